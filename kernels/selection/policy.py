@@ -1,0 +1,51 @@
+"""The one interface of all policies: how a bounded cache takes up new tokens."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from kernels.weighted_kv import WeightedKV
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedKV:
+    """A cache after `seen` tokens. How its entries are laid out is the business of the policy that made it."""
+
+    entries: WeightedKV
+    seen: int
+
+
+class SelectionPolicy(ABC):
+    """Folds segment after segment into a bounded set of entries.
+
+    A policy is a pure function of its parameters: `fold` keeps no state between calls, never changes
+    its arguments, and draws every random number from (seed, position in the stream), so that the same
+    tokens give the same bytes, in whatever process and however often.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """The most entries per row that `fold` ever returns."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, str | int | float]:
+        """Everything that decides the result of `fold`, seed included; it becomes part of a state's name."""
+
+    @abstractmethod
+    def fold(self, cache: CompressedKV, segment: WeightedKV) -> CompressedKV:
+        """The cache after `segment`, whose tokens follow directly on `cache.seen` and have weight 1.
+
+        Raises ValueError where rows, head sizes or dtypes of the two differ.
+        """
+
+    def log_weights(self, entries: WeightedKV) -> Tensor:
+        """What attention adds to the logits of the entries, [*rows, C] float32: log w unless a policy tempers it."""
+        return entries.weights.log()

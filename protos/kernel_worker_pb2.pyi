@@ -1,0 +1,236 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class StatePlan(_message.Message):
+    __slots__ = ("model_fingerprint", "policy", "cache_entries", "segment_tokens", "seed", "positions", "parameters")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    model_fingerprint: str
+    policy: str
+    cache_entries: int
+    segment_tokens: int
+    seed: int
+    positions: str
+    parameters: _containers.ScalarMap[str, str]
+    def __init__(self, model_fingerprint: _Optional[str] = ..., policy: _Optional[str] = ..., cache_entries: _Optional[int] = ..., segment_tokens: _Optional[int] = ..., seed: _Optional[int] = ..., positions: _Optional[str] = ..., parameters: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DescribeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeResponse(_message.Message):
+    __slots__ = ("worker_id", "model_name", "model_fingerprint", "tokenizer_fingerprint", "device", "backend", "dtype", "window", "layers", "kv_heads", "head_dim", "bytes_per_token", "capacity", "version")
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    TOKENIZER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    KV_HEADS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_DIM_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    model_name: str
+    model_fingerprint: str
+    tokenizer_fingerprint: str
+    device: str
+    backend: str
+    dtype: str
+    window: int
+    layers: int
+    kv_heads: int
+    head_dim: int
+    bytes_per_token: int
+    capacity: int
+    version: str
+    def __init__(self, worker_id: _Optional[str] = ..., model_name: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., tokenizer_fingerprint: _Optional[str] = ..., device: _Optional[str] = ..., backend: _Optional[str] = ..., dtype: _Optional[str] = ..., window: _Optional[int] = ..., layers: _Optional[int] = ..., kv_heads: _Optional[int] = ..., head_dim: _Optional[int] = ..., bytes_per_token: _Optional[int] = ..., capacity: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class IngestRequest(_message.Message):
+    __slots__ = ("tenant", "document", "plan")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    document: str
+    plan: StatePlan
+    def __init__(self, tenant: _Optional[str] = ..., document: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ...) -> None: ...
+
+class IngestResponse(_message.Message):
+    __slots__ = ("tokens", "token_count", "segments", "done_segments", "state", "positions")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DONE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    tokens: str
+    token_count: int
+    segments: int
+    done_segments: int
+    state: str
+    positions: str
+    def __init__(self, tokens: _Optional[str] = ..., token_count: _Optional[int] = ..., segments: _Optional[int] = ..., done_segments: _Optional[int] = ..., state: _Optional[str] = ..., positions: _Optional[str] = ...) -> None: ...
+
+class PrefillRequest(_message.Message):
+    __slots__ = ("tenant", "plan", "tokens", "segment", "parent")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    plan: StatePlan
+    tokens: str
+    segment: int
+    parent: str
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., tokens: _Optional[str] = ..., segment: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...
+
+class PrefillEvent(_message.Message):
+    __slots__ = ("progress", "done")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    progress: PrefillProgress
+    done: PrefillDone
+    def __init__(self, progress: _Optional[_Union[PrefillProgress, _Mapping]] = ..., done: _Optional[_Union[PrefillDone, _Mapping]] = ...) -> None: ...
+
+class PrefillProgress(_message.Message):
+    __slots__ = ("layers_done", "layers")
+    LAYERS_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    layers_done: int
+    layers: int
+    def __init__(self, layers_done: _Optional[int] = ..., layers: _Optional[int] = ...) -> None: ...
+
+class PrefillDone(_message.Message):
+    __slots__ = ("lease", "worker_id", "tokens", "seconds")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    lease: str
+    worker_id: str
+    tokens: int
+    seconds: float
+    def __init__(self, lease: _Optional[str] = ..., worker_id: _Optional[str] = ..., tokens: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class CompressRequest(_message.Message):
+    __slots__ = ("tenant", "plan", "tokens", "segment", "parent", "lease")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    plan: StatePlan
+    tokens: str
+    segment: int
+    parent: str
+    lease: str
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., tokens: _Optional[str] = ..., segment: _Optional[int] = ..., parent: _Optional[str] = ..., lease: _Optional[str] = ...) -> None: ...
+
+class CompressResponse(_message.Message):
+    __slots__ = ("state", "cache_entries", "state_bytes", "tokens_seen", "seconds")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_SEEN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    cache_entries: int
+    state_bytes: int
+    tokens_seen: int
+    seconds: float
+    def __init__(self, state: _Optional[str] = ..., cache_entries: _Optional[int] = ..., state_bytes: _Optional[int] = ..., tokens_seen: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class DecodeRequest(_message.Message):
+    __slots__ = ("tenant", "plan", "state", "instruction", "max_new_tokens", "temperature", "top_p", "seed", "repetition_penalty")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    TOP_P_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    REPETITION_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    plan: StatePlan
+    state: str
+    instruction: str
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+    repetition_penalty: float
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., state: _Optional[str] = ..., instruction: _Optional[str] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ...) -> None: ...
+
+class DecodeEvent(_message.Message):
+    __slots__ = ("started", "token", "done")
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    started: DecodeStarted
+    token: DecodeToken
+    done: DecodeDone
+    def __init__(self, started: _Optional[_Union[DecodeStarted, _Mapping]] = ..., token: _Optional[_Union[DecodeToken, _Mapping]] = ..., done: _Optional[_Union[DecodeDone, _Mapping]] = ...) -> None: ...
+
+class DecodeStarted(_message.Message):
+    __slots__ = ("prompt_tokens", "resumed_tokens", "checkpoint")
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    prompt_tokens: int
+    resumed_tokens: int
+    checkpoint: str
+    def __init__(self, prompt_tokens: _Optional[int] = ..., resumed_tokens: _Optional[int] = ..., checkpoint: _Optional[str] = ...) -> None: ...
+
+class DecodeToken(_message.Message):
+    __slots__ = ("index", "text")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    text: str
+    def __init__(self, index: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class DecodeDone(_message.Message):
+    __slots__ = ("finish_reason", "tokens_written", "seconds")
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    finish_reason: str
+    tokens_written: int
+    seconds: float
+    def __init__(self, finish_reason: _Optional[str] = ..., tokens_written: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("lease",)
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: str
+    def __init__(self, lease: _Optional[str] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
