@@ -1,0 +1,99 @@
+"""Who computes when: a few compute threads, and a bounded queue in order of arrival before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Lock
+from typing import TypeVar
+
+from kernel_worker.calls import Call
+from kernel_worker.refusals import Busy, CallerGone, Draining
+
+Answer = TypeVar("Answer")
+Event = TypeVar("Event")
+
+
+class ComputeSlots:
+    """Runs work of calls on `capacity` threads of its own; up to `waiting` more calls wait in order.
+
+    Fixed threads, because torch keeps a pool of helper threads for each thread that computes.
+    A waiting call whose caller goes away leaves the queue; running work is expected to notice by itself.
+    """
+
+    def __init__(self, capacity: int, waiting: int, name: str = "compute") -> None:
+        if capacity < 1 or waiting < 0:
+            raise ValueError(f"capacity must be at least 1 and waiting 0, got {capacity} and {waiting}")
+        self.capacity = capacity
+        self._limit = capacity + waiting
+        self._threads = ThreadPoolExecutor(capacity, thread_name_prefix=name)
+        self._lock = Lock()
+        self._admitted: dict[Future[object], bool] = {}  # each with: may it still begin while draining?
+        self._draining = False
+
+    @property
+    def load(self) -> int:
+        """Calls running or waiting."""
+        return len(self._admitted)
+
+    def run(self, call: Call, work: Callable[[], Answer], *, finishing: bool = False) -> Answer:
+        """The result of `work`, once a thread is free for it. `finishing` work is admitted while draining.
+
+        Raises Busy, Draining, CallerGone, or what `work` raises.
+        """
+        results: list[Answer] = []
+        self._outcome(self._admit(call, lambda: results.append(work()), finishing))
+        return results[0]
+
+    def stream(self, call: Call, work: Callable[[Callable[[Event], None]], None]) -> Iterator[Event]:
+        """What `work` hands to its argument, as it comes; ends or raises when `work` does.
+
+        Closing the iterator ends the call. Raises like `run`.
+        """
+        events: SimpleQueue[Event | None] = SimpleQueue()
+        future = self._admit(call, lambda: work(events.put), finishing=False)
+        future.add_done_callback(lambda _: events.put(None))
+        try:
+            while (event := events.get()) is not None:
+                yield event
+        finally:
+            call.end()
+        self._outcome(future)
+
+    def drain(self) -> None:
+        """From now on only what runs, and finishing work, gets a thread."""
+        with self._lock:
+            self._draining = True
+            leaving = [future for future, finishing in self._admitted.items() if not finishing]
+        for future in leaving:
+            future.cancel()
+
+    def close(self) -> None:
+        """Waits for what runs, then ends the threads."""
+        self.drain()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _admit(self, call: Call, work: Callable[[], None], finishing: bool) -> Future[object]:
+        with self._lock:
+            if self._draining and not finishing:
+                raise Draining
+            if len(self._admitted) >= self._limit:
+                raise Busy(
+                    f"This worker is busy: {self._limit} calls are running or waiting. Try again later."
+                )
+            future: Future[object] = self._threads.submit(work)
+            self._admitted[future] = finishing
+        future.add_done_callback(self._leave)
+        call.when_gone(future.cancel)
+        return future
+
+    def _leave(self, future: Future[object]) -> None:
+        with self._lock:
+            self._admitted.pop(future, None)
+
+    def _outcome(self, future: Future[object]) -> None:
+        try:
+            future.result()
+        except CancelledError:  # it never began
+            raise (Draining if self._draining else CallerGone)() from None
