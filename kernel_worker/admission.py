@@ -9,10 +9,11 @@ from threading import Lock
 from typing import TypeVar
 
 from kernel_worker.calls import Call
-from kernel_worker.refusals import Busy, CallerGone, Draining
+from kernel_worker.errors import CallerGone, WorkerBusy, WorkerDraining
 
 Answer = TypeVar("Answer")
 Event = TypeVar("Event")
+DRAINING = "This worker is shutting down; send the call to another one."
 
 
 class ComputeSlots:
@@ -40,7 +41,7 @@ class ComputeSlots:
     def run(self, call: Call, work: Callable[[], Answer], *, finishing: bool = False) -> Answer:
         """The result of `work`, once a thread is free for it. `finishing` work is admitted while draining.
 
-        Raises Busy, Draining, CallerGone, or what `work` raises.
+        Raises WorkerBusy, WorkerDraining, CallerGone, or what `work` raises.
         """
         results: list[Answer] = []
         self._outcome(self._admit(call, lambda: results.append(work()), finishing))
@@ -77,7 +78,7 @@ class ComputeSlots:
     def _admit(self, call: Call, work: Callable[[], None], finishing: bool) -> Future[object]:
         with self._lock:
             if self._draining and not finishing:
-                raise Draining
+                raise WorkerDraining(DRAINING)
             if len(self._admitted) >= self._limit:
                 raise Busy(
                     f"This worker is busy: {self._limit} calls are running or waiting. Try again later."
@@ -96,4 +97,6 @@ class ComputeSlots:
         try:
             future.result()
         except CancelledError:  # it never began
-            raise (Draining if self._draining else CallerGone)() from None
+            if self._draining:
+                raise WorkerDraining(DRAINING) from None
+            raise CallerGone("The caller went away before its turn came.") from None

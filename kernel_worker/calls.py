@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from kernel_worker.refusals import CallerGone
+from kernel_worker.errors import CallerGone
 
 
 class Call:
@@ -23,7 +23,7 @@ class Call:
     def check(self) -> None:
         """Raises CallerGone when nobody waits any more; long work calls this once per layer or token."""
         if self._gone:
-            raise CallerGone
+            raise CallerGone("The caller went away before the work was done.")
 
     def when_gone(self, callback: Callable[[], object]) -> None:
         """Calls `callback` when the call ends, or now if it has ended."""

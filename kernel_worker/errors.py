@@ -11,7 +11,8 @@
     ├── StateMismatch              a state does not belong to this model or plan  FAILED_PRECONDITION
     ├── LeaseLost                  the segment's KV is not here (any more)        FAILED_PRECONDITION
     ├── WorkerBusy                 too many calls wait already                    RESOURCE_EXHAUSTED
-    └── WorkerDraining             this worker takes no more work                 UNAVAILABLE
+    ├── WorkerDraining             this worker takes no more work                 UNAVAILABLE
+    └── CallerGone                 nobody waits for the answer any more           CANCELLED
 
 Messages are one sentence for a user; which status code each class becomes stands in `status.py` alone.
 Errors of the cache store are a tree of their own (`cache_store.errors`).
@@ -66,3 +67,7 @@ class WorkerBusy(KernelWorkerError):
 
 class WorkerDraining(KernelWorkerError):
     """The worker was told to stop and takes no more work."""
+
+
+class CallerGone(KernelWorkerError):
+    """The caller cancelled, or its deadline passed, before the work was done."""

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
 
+from kernel_worker.errors import InvalidRequest, LeaseLost, WorkerBusy
 from kernels.weighted_kv import WeightedKV
-
-from kernel_worker.refusals import Busy, InvalidRequest, LeaseLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Leases:
     def reserve(self, key: LeaseKey, nbytes: int) -> str:
         """A lease with nothing in it yet; whoever reserves must `fill` or `release` it.
 
-        Raises Busy when others hold the room, InvalidRequest when it could never fit.
+        Raises WorkerBusy when others hold the room, InvalidRequest when it could never fit.
         """
         if nbytes > self._nbytes:
             raise InvalidRequest(
@@ -65,7 +64,7 @@ class Leases:
         with self._lock:
             self.sweep()
             if len(self._leases) >= self._count or self.nbytes + nbytes > self._nbytes:
-                raise Busy(
+                raise WorkerBusy(
                     f"This worker already holds {len(self._leases)} segments that wait to be compressed."
                 )
             lease = secrets.token_hex(16)
