@@ -1,0 +1,175 @@
+"""What a job is: its options, its record, its result. Data alone; `job_store.py` moves it from state to state.
+
+submitted -> ingest -> [ prefill i -> compress i ] for each segment i -> decode -> done
+             any stage -> failed        any time -> cancelled
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from orchestrator.errors import OptionError
+
+Kind: TypeAlias = Literal["summarize", "ask"]
+Stage: TypeAlias = Literal["ingest", "prefill", "compress", "decode"]
+STAGES: tuple[Stage, ...] = ("ingest", "prefill", "compress", "decode")
+TERMINAL = frozenset({"done", "failed", "cancelled"})
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+_POSITIONS = ("auto", "dense", "original")
+_MAX_SEED = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a user may choose for a job; the defaults are the product's.
+
+    `model` is a name or fingerprint that a registered worker announces. `query` bends a summary towards a
+    question. `policy_parameters` go to the selection policy as they are (strings).
+    """
+
+    model: str = DEFAULT_MODEL
+    query: str | None = None
+    cache_entries: int = 1024
+    segment_tokens: int = 1024
+    policy: str = "express"
+    policy_parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    positions: str = "auto"
+    max_new_tokens: int = 256
+    seed: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises OptionError for a value that no worker would accept."""
+        _at_least("cache_entries", self.cache_entries, 1)
+        _at_least("segment_tokens", self.segment_tokens, 1)
+        _at_least("max_new_tokens", self.max_new_tokens, 1)
+        _require("seed", self.seed, 0 <= self.seed <= _MAX_SEED, "an integer from 0 to 2^63 - 1")
+        _require("temperature", self.temperature, _finite(self.temperature, 0.0), "a number of at least 0")
+        _require("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "a number above 0 and at most 1")
+        penalty = self.repetition_penalty
+        _require("repetition_penalty", penalty, _finite(penalty, 0.0) and penalty > 0, "a number above 0")
+        _require("positions", self.positions, self.positions in _POSITIONS, "one of " + ", ".join(_POSITIONS))
+        _require("model", self.model, bool(self.model.strip()), "the name of a model")
+        _require("policy", self.policy, bool(self.policy.strip()), "the name of a policy")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobOptions:
+        return cls(**data)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """One job as its record stood at the moment of reading. Times are seconds since the epoch.
+
+    `attempt` counts deliveries of stages (it never goes back, so that an old message matches nothing);
+    `failures` counts failed tries since the job last made progress. `best_segments` and `best_tokens` are
+    the marks that tell progress from going over the same ground again. `claim` is the token of the task
+    that works on the stage now, "" when it is queued or parked.
+    """
+
+    id: str
+    tenant: str
+    kind: Kind
+    title: str
+    status: str
+    options: JobOptions
+    created: float
+    updated: float
+    stage: Stage = "ingest"
+    segment: int = 0
+    attempt: int = 0
+    failures: int = 0
+    claim: str = ""
+    parked: bool = False
+    not_before: float = 0.0
+    queued: float = 0.0
+    missing_since: float = 0.0
+    question: str | None = None
+    document: str = ""
+    tokens: str = ""
+    token_count: int = 0
+    prefill_tokens: int = 0
+    segments: int = 0
+    model_fingerprint: str = ""
+    positions: str = ""
+    bytes_per_token: int = 0
+    state: str = ""
+    parent_state: str = ""
+    cache_entries: int = 0
+    state_bytes: int = 0
+    lease: str = ""
+    worker: str = ""
+    checkpoint: str = ""
+    best_segments: int = 0
+    best_tokens: int = 0
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    result: Mapping[str, Any] | None = None
+    reason: str = ""
+    retryable: bool = False
+    invalid: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.status in TERMINAL
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a finished job answers; `to_json` gives the documented object.
+
+    `prefill_tokens` counts document tokens that this job itself prefilled: 0 when the state was stored
+    already, and 0 for a question (the question's own tokens are the decode's prompt and are not counted).
+    `full_cache_bytes` is what the uncompressed KV cache of `tokens_read` tokens would take.
+    """
+
+    job_id: str
+    kind: Kind
+    model: str
+    text: str
+    question: str | None
+    state: str
+    tokens_read: int
+    prefill_tokens: int
+    tokens_written: int
+    segments: int
+    cache_entries: int
+    state_bytes: int
+    full_cache_bytes: int
+    seconds: Mapping[str, float]
+    finish_reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields in their documented order; `text` is named `summary` or `answer`, by the kind."""
+        data: dict[str, Any] = {"job_id": self.job_id, "kind": self.kind, "model": self.model}
+        data["summary" if self.kind == "summarize" else "answer"] = self.text
+        for field in dataclasses.fields(self)[4:]:
+            value = getattr(self, field.name)
+            data[field.name] = dict(value) if isinstance(value, Mapping) else value
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobResult:
+        names = [field.name for field in dataclasses.fields(cls) if field.name != "text"]
+        text = data["summary" if data["kind"] == "summarize" else "answer"]
+        return cls(text=text, **{name: data[name] for name in names})
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    _require(name, value, value >= least, f"an integer of at least {least}")
+
+
+def _finite(value: float, least: float) -> bool:
+    return math.isfinite(value) and value >= least
+
+
+def _require(name: str, value: object, fine: bool, allowed: str) -> None:
+    if not fine:
+        raise OptionError(f"{name} is {value!r}, but must be {allowed}")

@@ -1,0 +1,60 @@
+"""The orchestrator's settings: one frozen object per process, read once from the environment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import ByteSize, Field, model_validator
+
+from cache_store.settings import StoreSettings
+
+Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
+
+
+class Settings(StoreSettings):
+    """Environment variables DOCEXPRESS_<NAME>, besides those of the cache store. Times are seconds.
+
+    `visibility_timeout` is after how long Redis delivers a message again that nobody acknowledged; every
+    deadline has to be shorter. `claim_ttl` is after how long a stage counts as abandoned whose task no longer
+    says that it lives (`claim_beat` apart). `worker_wait_seconds` is how long a job waits while no worker
+    with its model is registered at all; for a busy one it waits as long as it takes.
+    """
+
+    tenant: str = "default"
+    document_bytes_limit: ByteSize = Field(default=ByteSize(64 * 1024**2), gt=0)
+    concurrency: int = Field(default=8, ge=1, le=512)
+    max_attempts: int = Field(default=5, ge=1, le=100)
+    worker_wait_seconds: Seconds = 60.0
+    job_ttl_seconds: int = Field(default=7 * 24 * 3600, ge=60)
+
+    visibility_timeout: int = Field(default=3600, ge=10)
+    ingest_deadline: Seconds = 600.0
+    prefill_deadline: Seconds = 900.0
+    compress_deadline: Seconds = 600.0
+    decode_deadline: Seconds = 1800.0
+    release_deadline: Seconds = 5.0
+    keepalive_seconds: Seconds = 20.0
+    keepalive_timeout_seconds: Seconds = 10.0
+
+    claim_ttl: Seconds = 10.0
+    claim_beat: Seconds = 1.0
+    reservation_ttl: Seconds = 15.0
+    reaper_interval: Seconds = 0.5
+    lost_message_seconds: Seconds = 5.0
+    retry_backoff: Seconds = 0.25
+    stuck_seconds: Seconds = 60.0
+    event_stream_length: int = Field(default=2000, ge=100)
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> Self:
+        longest = max(
+            self.ingest_deadline, self.prefill_deadline, self.compress_deadline, self.decode_deadline
+        )
+        if longest >= self.visibility_timeout:
+            raise ValueError(
+                f"every deadline must be shorter than visibility_timeout ({self.visibility_timeout} s), "
+                f"the longest is {longest:g} s"
+            )
+        if self.claim_beat * 3 > self.claim_ttl:
+            raise ValueError("claim_ttl must be at least three times claim_beat")
+        return self
