@@ -1,1 +1,1 @@
-"""Selection policies: which entries a bounded cache keeps. One small file each, one interface (`policy.py`)."""
+"""Selection policies: which entries a bounded cache keeps. One small file each, one interface (`policy`)."""

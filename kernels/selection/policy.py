@@ -13,7 +13,7 @@ from kernels.weighted_kv import WeightedKV
 
 @dataclass(frozen=True, slots=True)
 class CompressedKV:
-    """A cache after `seen` tokens. How its entries are laid out is the business of the policy that made it."""
+    """A cache after `seen` tokens. How its entries are laid out is the business of its policy."""
 
     entries: WeightedKV
     seen: int
@@ -47,5 +47,5 @@ class SelectionPolicy(ABC):
         """
 
     def log_weights(self, entries: WeightedKV) -> Tensor:
-        """What attention adds to the logits of the entries, [*rows, C] float32: log w unless a policy tempers it."""
+        """What attention adds to the logits of the entries, [*rows, C] float32: log w, unless tempered."""
         return entries.weights.log()
