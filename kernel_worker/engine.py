@@ -1,17 +1,22 @@
-"""The model side of a worker: segments in, entries out; a state in, tokens out. Knows no service and no store."""
+"""The model side of a worker: segments in, entries out; a state in, tokens out. Knows no service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from kernel_worker import attention
+from kernel_worker.cache import Positions, SegmentCache, StateCache, TokenCache
+from kernel_worker.errors import InvalidRequest, StateMismatch, WindowExceeded
 from kernel_worker.model import LoadedModel
-from kernel_worker.sampling import Sampling
+from kernel_worker.sampling import Sampling, choose
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.weighted_kv import WeightedKV
 
-Positions = Literal["dense", "original"]
 FOLD_EVERY = 64
 
 
@@ -32,7 +37,7 @@ class DecodeStep:
 
     index       0-based number of the token; in the last step the number of tokens written
     token       the chosen id; None in the last step alone
-    checkpoint  given with the first token and after every fold; ids end with this step's token
+    checkpoint  given with the first token and after every fold; its ids end with this step's token
     finish      None, and in the last step "stop" (the model ended its turn) or "length"
     """
 
@@ -47,16 +52,27 @@ class Engine:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
+        self._vocabulary: int = loaded.model.get_input_embeddings().num_embeddings
 
     def empty_state(self) -> CompressedKV:
         """The state before the first token: rows (layers, kv_heads), no entries, nothing seen."""
-        raise NotImplementedError
+        model = self.loaded
+        rows = (model.layers, model.kv_heads)
+        return CompressedKV(
+            WeightedKV.empty(rows, model.head_dim, dtype=model.dtype, device=model.device), seen=0
+        )
 
     def check_window(self, entries: int, new_tokens: int, *, positions: Positions, seen: int = 0) -> None:
         """Raises WindowExceeded when a state of `entries` entries and `new_tokens` further tokens need more
         positions than the model was trained with; with original positions `seen` counts instead of `entries`.
         """
-        raise NotImplementedError
+        start = entries if positions == "dense" else seen
+        if start + new_tokens > self.loaded.window:
+            advice = "a smaller budget or shorter segments" if positions == "dense" else "dense positions"
+            raise WindowExceeded(
+                f"{start} positions and {new_tokens} more exceed the {self.loaded.window} that"
+                f" {self.loaded.name} was trained with; take {advice}."
+            )
 
     def prefill(
         self,
@@ -77,7 +93,14 @@ class Engine:
 
         Raises InvalidRequest for no ids or an id outside the vocabulary, WindowExceeded, StateMismatch.
         """
-        raise NotImplementedError
+        self._check(state, ids, positions)
+        with torch.inference_mode():
+            cache = self._segment_cache(policy, state, len(ids), positions, on_layer)
+            # The base model, without the head: nobody reads the logits of a document.
+            self._forward(self.loaded.model.base_model, cache, ids)
+            if on_layer is not None:
+                on_layer(self.loaded.layers)
+            return cache.finish()
 
     def decode(
         self,
@@ -97,7 +120,111 @@ class Engine:
         `state` and `prompt_ids` are not read, the tokens of `checkpoint.ids` are not repeated, and the
         steps that follow are bit for bit those of the undisturbed decode.
 
+        With original positions the answer ends ("length") where the model's window ends.
         Closing the iterator ends the work. Raises InvalidRequest, WindowExceeded, StateMismatch at the call,
         not at the first step.
         """
-        raise NotImplementedError
+        if fold_every < 1:
+            raise InvalidRequest(f"fold_every is {fold_every}, but must be at least 1.")
+        if checkpoint is None:
+            self._check(state, prompt_ids, positions)
+        else:
+            self._check(checkpoint.state, checkpoint.ids, positions)
+        if positions == "dense":
+            self.check_window(policy.entries, fold_every, positions=positions)
+        return self._decode(policy, state, prompt_ids, positions, sampling, checkpoint, fold_every)
+
+    def _decode(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        prompt_ids: Sequence[int],
+        positions: Positions,
+        sampling: Sampling,
+        checkpoint: DecodeCheckpoint | None,
+        fold_every: int,
+    ) -> Iterator[DecodeStep]:
+        # inference_mode belongs to the thread: it must not stay on while the caller handles a step.
+        if checkpoint is None:
+            with torch.inference_mode():
+                checkpoint = self._read_prompt(policy, state, prompt_ids, positions, sampling)
+            if checkpoint.ids[-1] in self.loaded.prompt.stop_ids:
+                yield DecodeStep(0, None, finish="stop")
+                return
+            yield DecodeStep(0, checkpoint.ids[0], checkpoint)
+        state, ids = checkpoint.state, list(checkpoint.ids)
+        cache = None
+        while len(ids) < sampling.max_new_tokens:
+            if positions == "original" and state.seen + (cache.length if cache else 0) >= self.loaded.window:
+                break
+            with torch.inference_mode():
+                if cache is None:
+                    cache = self._token_cache(policy, state, positions, fold_every)
+                token = choose(self._logits(cache, ids[-1:]), ids, sampling)
+                cache.step()
+            if token in self.loaded.prompt.stop_ids:
+                yield DecodeStep(len(ids), None, finish="stop")
+                return
+            ids.append(token)
+            checkpoint = None
+            if cache.length == fold_every:
+                with torch.inference_mode():
+                    state = policy.fold(state, cache.new_entries())
+                cache, checkpoint = None, DecodeCheckpoint(state, tuple(ids))
+            yield DecodeStep(len(ids) - 1, token, checkpoint)
+        yield DecodeStep(len(ids), None, finish="length")
+
+    def _read_prompt(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        prompt_ids: Sequence[int],
+        positions: Positions,
+        sampling: Sampling,
+    ) -> DecodeCheckpoint:
+        cache = self._segment_cache(policy, state, len(prompt_ids), positions)
+        token = choose(self._logits(cache, prompt_ids), (), sampling)
+        return DecodeCheckpoint(policy.fold(state, cache.finish()), (token,))
+
+    def _segment_cache(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        tokens: int,
+        positions: Positions,
+        on_layer: Callable[[int], None] | None = None,
+    ) -> SegmentCache:
+        weights = policy.log_weights(state.entries)
+        return SegmentCache(state, weights, self.loaded.rotary, positions, tokens, on_layer)
+
+    def _token_cache(
+        self, policy: SelectionPolicy, state: CompressedKV, positions: Positions, room: int
+    ) -> TokenCache:
+        return TokenCache(state, policy.log_weights(state.entries), self.loaded.rotary, positions, room)
+
+    def _logits(self, cache: StateCache, ids: Sequence[int]) -> Tensor:
+        """Logits [vocabulary] after the last of the ids."""
+        logits: Tensor = self._forward(self.loaded.model, cache, ids, logits_to_keep=1).logits
+        return logits[0, -1]
+
+    def _forward(self, model: Any, cache: StateCache, ids: Sequence[int], **options: int) -> Any:
+        tokens = torch.tensor([list(ids)], device=self.loaded.device)
+        # Position 0 everywhere: the model's own rotation is the identity then (see rotary.py).
+        places = torch.zeros_like(tokens)
+        extra = {attention.NAME: cache}
+        return model(input_ids=tokens, position_ids=places, cache=cache, use_cache=True, **extra, **options)
+
+    def _check(self, state: CompressedKV, ids: Sequence[int], positions: Positions) -> None:
+        model, entries = self.loaded, state.entries
+        shape = (model.layers, model.kv_heads, model.head_dim)
+        found = (*entries.rows, entries.keys.shape[-1])
+        if found != shape or entries.keys.dtype != model.dtype:
+            raise StateMismatch(
+                f"The state holds {entries.keys.dtype} entries of layers, KV heads and head size {found};"
+                f" {model.name} needs {model.dtype} and {shape}."
+            )
+        if not ids:
+            raise InvalidRequest("There are no tokens to read.")
+        if min(ids) < 0 or max(ids) >= self._vocabulary:
+            raise InvalidRequest(f"A token id is outside the model's vocabulary of {self._vocabulary}.")
+        self.check_window(len(entries), len(ids), positions=positions, seen=state.seen)
