@@ -91,7 +91,7 @@ def _convert(source: Path, folder: Path) -> None:
 
 
 def _restore_digits(path: Path) -> None:
-    """The GGUF file asks for digits one by one, then GPT-2's rules ("smollm"); transformers keeps the latter."""
+    """The GGUF file asks for digits one by one, then GPT-2's rules; transformers keeps the latter alone."""
     rules = json.loads(path.read_text(encoding="utf-8"))
     digits = {"type": "Digits", "individual_digits": True}
     rules["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, rules["pre_tokenizer"]]}

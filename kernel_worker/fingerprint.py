@@ -42,4 +42,4 @@ def model_fingerprint(model: Any, weights: str, tokenizer: str) -> str:
 
 def _tensor_digest(tensor: Tensor) -> bytes:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return hashlib.sha256(memoryview(flat.view(torch.uint8).numpy())).digest()
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).digest()

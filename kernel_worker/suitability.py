@@ -27,8 +27,8 @@ def refuse_foreign_kernels() -> None:
     """
     for found in distributions(name="kernels"):
         raise ForeignKernels(
-            f"The distribution `kernels` {found.version} is installed, and transformers would take our own package"
-            " of that name for it; uninstall it (pip uninstall kernels)."
+            f"The distribution `kernels` {found.version} is installed, and transformers would take our own"
+            " package of that name for it; uninstall it (pip uninstall kernels)."
         )
 
 
