@@ -49,3 +49,15 @@ class SelectionPolicy(ABC):
     def log_weights(self, entries: WeightedKV) -> Tensor:
         """What attention adds to the logits of the entries, [*rows, C] float32: log w, unless tempered."""
         return entries.weights.log()
+
+
+def check_segment(cache: CompressedKV, segment: WeightedKV) -> None:
+    """ValueError where `segment` cannot follow on `cache`. Reads no element."""
+    for name in ("keys", "values"):
+        mine, theirs = getattr(cache.entries, name), getattr(segment, name)
+        shape = (*mine.shape[:-2], len(segment), mine.shape[-1])
+        if theirs.shape != shape or theirs.dtype != mine.dtype or theirs.device != mine.device:
+            raise ValueError(
+                f"segment has {name} {tuple(theirs.shape)} {theirs.dtype} on {theirs.device};"
+                f" the cache allows {shape} {mine.dtype} on {mine.device}"
+            )
