@@ -59,22 +59,32 @@ def describe(client: redis.Redis) -> str:
 
 @contextmanager
 def redis_errors(client: redis.Redis) -> Iterator[None]:
-    """Turns the client's exceptions into those of `cache_store.errors`."""
+    """Turns the client's exceptions into those of `cache_store.errors`.
+
+    Whatever interrupts an exchange (a time-out, a cancelled thread, Ctrl-C) may leave a connection with a
+    reply still to come, which the next command would take for its own. Idle connections are closed then.
+    """
     try:
         yield
-    except redis.OutOfMemoryError as error:
-        raise StoreFull(
-            f"The cache store at {describe(client)} has reached its memory limit (maxmemory); "
-            "delete stored states or give it more memory."
-        ) from error
-    except (redis.ConnectionError, redis.TimeoutError) as error:
+    except redis.ResponseError as error:
+        raise _refused(client, error) from error
+    except redis.RedisError as error:
+        client.connection_pool.disconnect(inuse_connections=False)
         raise StoreUnavailable(
             f"The cache store at {describe(client)} cannot be reached: {_one_line(error)}"
         ) from error
-    except redis.RedisError as error:
-        raise StoreUnavailable(
-            f"The cache store at {describe(client)} refused a command: {_one_line(error)}"
-        ) from error
+    except BaseException:
+        client.connection_pool.disconnect(inuse_connections=False)
+        raise
+
+
+def _refused(client: redis.Redis, error: redis.ResponseError) -> StoreFull | StoreUnavailable:
+    if isinstance(error, redis.OutOfMemoryError) or "-OOM" in str(error) or str(error).startswith("OOM"):
+        return StoreFull(
+            f"The cache store at {describe(client)} has reached its memory limit (maxmemory); "
+            "delete stored states or give it more memory."
+        )
+    return StoreUnavailable(f"The cache store at {describe(client)} refused a command: {_one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:

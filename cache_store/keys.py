@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Final = 1
 ROOT = f"docexpress:{FORMAT_VERSION}"
 
 Kind = Literal["document", "tokens", "state", "checkpoint"]
@@ -32,11 +32,12 @@ def check_tenant(tenant: str) -> str:
     return tenant
 
 
-def check_kind(kind: str) -> str:
+def check_kind(kind: str) -> Kind:
     """The kind itself; ValueError names the kinds there are."""
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; allowed are {', '.join(KINDS)}")
-    return kind
+    for known in KINDS:
+        if kind == known:
+            return known
+    raise ValueError(f"kind is {kind!r}; allowed are {', '.join(KINDS)}")
 
 
 def check_name(name: str) -> str:
@@ -62,7 +63,7 @@ class TenantKeys:
 
     @property
     def book(self) -> str:
-        """Hash: member -> JSON record (bytes, keys of its parts, kept), and `total` -> bytes of all of them."""
+        """Hash: member -> record of its bytes and parts (see `scripts`), and `total` -> bytes of all."""
         return f"{ROOT}:{self.tenant}:book"
 
     def member(self, kind: str, name: str) -> str:
@@ -72,10 +73,12 @@ class TenantKeys:
     def manifest(self, kind: str, name: str) -> str:
         return f"{ROOT}:{self.tenant}:{self.member(kind, name)}"
 
-    def part_base(self, kind: str, name: str, generation: str) -> str:
-        """What the key of each part begins with; the part's number follows.
+    def upload(self, generation: str) -> str:
+        """The member of the tenant's index that reserves the bytes of an upload in progress."""
+        return f"upload:{generation}"
 
-        The generation is drawn anew for every upload: writers of the same object never touch each other's
+    def part(self, kind: str, name: str, generation: str, index: int) -> str:
+        """The generation is drawn anew for every upload: writers of the same object never touch each other's
         parts, so a manifest always refers to the bytes that were written together with it.
         """
-        return f"{self.manifest(kind, name)}:{generation}:"
+        return f"{self.manifest(kind, name)}:{generation}:{index}"

@@ -59,29 +59,26 @@ class _Version(BaseModel):
     format: int
 
 
-def parse_manifest(raw: bytes, kind: str, name: str) -> Manifest:
-    """The manifest in `raw`, which was found under `kind` and `name`.
+def parse_manifest(raw: bytes, what: str) -> Manifest:
+    """The manifest in `raw`; `what` names it in errors.
 
-    Raises FormatMismatch for another format version, ObjectDamaged for anything else that is not a manifest
-    of that object.
+    Raises FormatMismatch for another format version, ObjectDamaged for anything else that is no manifest.
     """
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise ObjectDamaged(f"The manifest of {what} is longer than {MAX_MANIFEST_BYTES} bytes.")
     try:
-        if len(raw) > MAX_MANIFEST_BYTES:
-            raise ObjectDamaged(f"The manifest of {kind} {name} is longer than {MAX_MANIFEST_BYTES} bytes.")
         version = _Version.model_validate_json(raw).format
         if version != FORMAT_VERSION:
             raise FormatMismatch(
-                f"The {kind} {name} has format version {version}; this program reads {FORMAT_VERSION}."
+                f"{what} has format version {version}; this program reads version {FORMAT_VERSION}."
             )
-        manifest = Manifest.model_validate_json(raw)
+        return Manifest.model_validate_json(raw)
     except ValidationError as error:
-        raise ObjectDamaged(f"The manifest of {kind} {name} is not valid: {_first(error)}") from error
-    if (manifest.kind, manifest.name) != (kind, name):
-        raise ObjectDamaged(f"The manifest of {kind} {name} belongs to another object.")
-    return manifest
+        raise ObjectDamaged(f"The manifest of {what} is not valid: {first_problem(error)}.") from error
 
 
-def _first(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
+    """The first thing wrong, in words, without the value itself."""
     problem = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(step) for step in problem["loc"])
     return f"{where}: {problem['msg']}" if where else str(problem["msg"])

@@ -34,20 +34,14 @@ class Plan:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("cache_entries", 1, 2**31 - 1),
-            ("segment_tokens", 1, 2**31 - 1),
-            ("seed", 0, 2**64 - 1),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
-                raise ValueError(f"{name} is {value!r}; allowed are {low} to {high}")
-        if not re.fullmatch(r"[\x21-\x7e]{1,128}", self.model_fingerprint):
-            raise ValueError("model_fingerprint must be 1 to 128 printable ASCII characters without spaces")
-        if not re.fullmatch(r"[a-z0-9_-]{1,64}", self.policy):
-            raise ValueError(f"policy is {self.policy[:80]!r}; allowed are 1 to 64 of a-z, 0-9, - and _")
-        if self.positions not in POSITIONS:
-            raise ValueError(f"positions is {self.positions!r}; allowed are {', '.join(POSITIONS)}")
+        _check_whole("cache_entries", self.cache_entries, 1, 2**31 - 1)
+        _check_whole("segment_tokens", self.segment_tokens, 1, 2**31 - 1)
+        _check_whole("seed", self.seed, 0, 2**64 - 1)
+        _check_text("model_fingerprint", self.model_fingerprint, r"[\x21-\x7e]{1,128}")
+        _check_text("policy", self.policy, r"[a-z0-9_-]{1,64}")
+        _check_text("positions", self.positions, "|".join(POSITIONS))
+        if not isinstance(self.parameters, Mapping):
+            raise ValueError(f"parameters is a {type(self.parameters).__name__}; allowed is a mapping")
         object.__setattr__(self, "parameters", {str(k): str(v) for k, v in sorted(self.parameters.items())})
 
     def to_json(self) -> dict[str, str | int | dict[str, str]]:
@@ -61,6 +55,16 @@ class Plan:
             "positions": self.positions,
             "parameters": dict(self.parameters),
         }
+
+
+def _check_whole(field_name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{field_name} is {str(value)[:80]}; allowed are whole numbers {low} to {high}")
+
+
+def _check_text(field_name: str, value: object, pattern: str) -> None:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{field_name} is {str(value)[:80]!r}; allowed is {pattern}")
 
 
 def canonical_json(value: object) -> bytes:

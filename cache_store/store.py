@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,14 +10,23 @@ import redis
 from pydantic import JsonValue
 
 from cache_store.connection import connect
-from cache_store.keys import TenantKeys
-from cache_store.manifest import MAX_TTL_SECONDS, Manifest
+from cache_store.errors import FormatMismatch, ObjectDamaged, ObjectMissing
+from cache_store.keys import Kind, check_kind
+from cache_store.link import TenantLink
+from cache_store.manifest import MAX_PART_BYTES, MAX_PARTS, MAX_TTL_SECONDS, Manifest
+from cache_store.reader import Renew, read_manifest, read_parts
 from cache_store.settings import DEFAULT_BYTE_BUDGET, WEEK_SECONDS, StoreSettings
+from cache_store.upload import OBJECT_OVERHEAD, Upload, budget_exceeded
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a tenant holds: bytes booked (uploads in progress included), the budget, whole objects."""
+    """What a tenant holds: bytes booked, the budget, and objects; uploads in progress count in both.
+
+    An object is booked with the bytes of its parts and 4 KiB for everything around them.
+    """
 
     bytes: int
     budget: int
@@ -39,12 +49,11 @@ class CacheStore:
         ttl_seconds: int = WEEK_SECONDS,
         byte_budget: int = DEFAULT_BYTE_BUDGET,
     ) -> None:
-        if not 1 <= ttl_seconds <= MAX_TTL_SECONDS:
-            raise ValueError(f"ttl_seconds is {ttl_seconds}; allowed are 1 to {MAX_TTL_SECONDS}")
+        self._link = TenantLink(client, tenant)
         self.client = client
         self.tenant = tenant
-        self.keys = TenantKeys(tenant)
-        self.ttl_seconds = ttl_seconds
+        self.keys = self._link.keys
+        self.ttl_seconds = _check_ttl("ttl_seconds", ttl_seconds)
         self.byte_budget = byte_budget
 
     @classmethod
@@ -78,54 +87,126 @@ class CacheStore:
 
         Raises BudgetExceeded, StoreFull; ValueError for parts that are too large or more than `size` bytes.
         """
-        raise NotImplementedError
+        checked, ttl = check_kind(kind), self._check_sizes(size, ttl)
+        if not replace and (existing := self._whole(checked, name)) is not None:
+            return existing
+        upload = Upload(
+            self._link, checked, name, size=size, ttl=ttl, budget=self.byte_budget, replace=replace
+        )
+        try:
+            upload.reserve()
+            upload.send(parts)
+            written = upload.commit(meta or {})
+        except BaseException:
+            upload.abandon()
+            raise
+        return self.manifest(kind, name) if written is None else written
+
+    def _check_sizes(self, size: int, ttl: int | None) -> int:
+        if not 0 <= size <= MAX_PARTS * MAX_PART_BYTES:
+            raise ValueError(f"size is {size}; allowed are 0 to {MAX_PARTS * MAX_PART_BYTES} bytes")
+        return _check_ttl("ttl", self.ttl_seconds if ttl is None else ttl)
+
+    def _whole(self, kind: Kind, name: str) -> Manifest | None:
+        """The manifest of an object with all its parts, touched; else None, and then there is no object."""
+        try:
+            return read_manifest(self._link, kind, name, Renew.ALWAYS)
+        except (ObjectMissing, ObjectDamaged):
+            return None
+        except FormatMismatch:
+            # Nobody can read it here, so it must not stand in the way of what can be read.
+            self.delete(kind, name)
+            return None
 
     def manifest(self, kind: str, name: str) -> Manifest:
-        """The manifest of an object; reading renews the object's TTL. Raises ObjectMissing, ObjectDamaged
-        (the object is dropped), FormatMismatch."""
-        raise NotImplementedError
+        """The manifest of an object; reading renews the object's TTL.
+
+        Raises ObjectMissing; ObjectDamaged, and then the object has been dropped; FormatMismatch.
+        """
+        return read_manifest(self._link, check_kind(kind), name, Renew.DUE)
 
     def exists(self, kind: str, names: Iterable[str]) -> list[bool]:
         """For each name, whether there is such an object; one round trip, renews nothing."""
-        raise NotImplementedError
+        replies = self._link.pipeline([("EXISTS", self.keys.manifest(kind, name)) for name in names])
+        self._link.raise_refused(replies)
+        return [bool(reply) for reply in replies]
 
     def part(self, kind: str, name: str, index: int, manifest: Manifest | None = None) -> bytes:
         """One part, checked against its checksum. `manifest` saves reading it again.
 
         Raises IndexError; ObjectMissing or ObjectDamaged, and then the object has been dropped.
         """
-        raise NotImplementedError
+        (part,) = self.parts(kind, name, (index,), manifest)
+        return part
 
     def parts(
         self, kind: str, name: str, indices: Sequence[int] | None = None, manifest: Manifest | None = None
     ) -> Iterator[bytes]:
         """Parts in order, or those of `indices`; fetched in batches of 8 MiB. Raises what `part` raises."""
-        raise NotImplementedError
+        found = self.manifest(kind, name) if manifest is None else manifest
+        if (found.kind, found.name) != (kind, name):
+            raise ValueError(f"the manifest belongs to {found.kind} {found.name}, not to {kind} {name}")
+        wanted = range(len(found.parts)) if indices is None else indices
+        for index in wanted:
+            if not 0 <= index < len(found.parts):
+                raise IndexError(
+                    f"part {index} of {kind} {name} was asked for; it has {len(found.parts)} parts"
+                )
+        return read_parts(self._link, found, wanted)
 
     def keep(self, kind: str, name: str) -> None:
         """Marks an object so that `delete_superseded` leaves it alone. Raises ObjectMissing."""
-        raise NotImplementedError
+        if not self._link.run("keep", self.keys.member(kind, name)):
+            raise ObjectMissing(f"There is no stored {kind} {name}.")
 
     def delete(self, kind: str, name: str) -> bool:
         """Deletes an object, kept or not; False if there was none."""
-        raise NotImplementedError
+        return bool(self._link.run("drop", self.keys.member(kind, name), "always", ""))
 
     def delete_superseded(self, kind: str, name: str) -> bool:
         """Deletes an object unless it is kept (decided atomically); False if nothing was deleted."""
-        raise NotImplementedError
+        return bool(self._link.run("drop", self.keys.member(kind, name), "unkept", ""))
 
     def delete_all(self) -> int:
         """Deletes everything of this tenant, uploads in progress included; the number of objects."""
-        raise NotImplementedError
+        removed, left = 0, 1
+        while left:
+            objects, left = self._link.run("clear", 100)
+            removed += objects
+        return removed
 
     def usage(self) -> Usage:
         """What the tenant holds now; expired objects do not count."""
-        raise NotImplementedError
+        booked, members = self._link.run("usage")
+        return Usage(bytes=booked, budget=self.byte_budget, objects=members)
 
     def check_room(self, size: int) -> None:
         """Raises BudgetExceeded where an object of `size` bytes would not fit now. Reserves nothing."""
-        raise NotImplementedError
+        used = self.usage().bytes
+        if used + size + OBJECT_OVERHEAD > self.byte_budget:
+            raise budget_exceeded(self.tenant, size + OBJECT_OVERHEAD, used, self.byte_budget)
 
     def list(self, kind: str) -> Sequence[Manifest]:
-        """The manifests of all whole objects of a kind, oldest first; renews nothing."""
-        raise NotImplementedError
+        """The manifests of all objects of a kind, oldest first; renews nothing, leaves out damaged ones."""
+        checked = check_kind(kind)
+        found = []
+        for name in self._names(checked):
+            try:
+                found.append(read_manifest(self._link, checked, name, Renew.NEVER))
+            except (ObjectMissing, ObjectDamaged, FormatMismatch) as error:
+                log.info("Left out of a listing: %s", error)
+        return sorted(found, key=lambda manifest: (manifest.created_ms, manifest.name))
+
+    def _names(self, kind: Kind) -> Iterator[str]:
+        (members,) = replies = self._link.pipeline([("ZRANGE", self.keys.expiry, 0, -1)])
+        self._link.raise_refused(replies)
+        for member in members:
+            owner, _, name = member.decode().partition(":")
+            if owner == kind:
+                yield name
+
+
+def _check_ttl(argument: str, seconds: int) -> int:
+    if not 1 <= seconds <= MAX_TTL_SECONDS:
+        raise ValueError(f"{argument} is {seconds}; allowed are 1 to {MAX_TTL_SECONDS} seconds")
+    return seconds
