@@ -1,0 +1,85 @@
+"""Progress bars in a terminal, one for each stage that has begun."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.display import DOING, amount, seconds, speed
+from orchestrator.cli.terminal import clean_line
+from orchestrator.cli.tracker import Tracker, in_order
+
+BAR_WIDTH = 28
+
+
+class Bars:
+    """Draws about eight times a second, from a thread of rich's own, while something goes on."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._spinner = Spinner("dots")
+        self._status = ""
+        self._tracker: Tracker | None = None
+        self._live: Live | None = None
+
+    def status(self, text: str) -> None:
+        if self._tracker is not None:  # the job is over: its bars stay above what follows
+            self.make_room()
+            self._tracker = None
+        self._status = clean_line(text)
+        self._draw(leaves_no_trace=True)
+
+    def update(self, tracker: Tracker) -> None:
+        if self._tracker is None:
+            self.make_room()
+            self._tracker = tracker
+        self._draw(leaves_no_trace=False)
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(clean_line(text)))
+
+    def make_room(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def close(self) -> None:
+        self.make_room()
+
+    def _draw(self, *, leaves_no_trace: bool) -> None:
+        if self._live is None:
+            self._live = Live(
+                get_renderable=self._picture,
+                console=self._console,
+                refresh_per_second=8,
+                transient=leaves_no_trace,
+            )
+            self._live.start()
+
+    def _picture(self) -> RenderableType:
+        tracker = self._tracker
+        if tracker is None:
+            self._spinner.update(text=Text(self._status))
+            return self._spinner
+        return Group(
+            _bars(tracker), *([Text(clean_line(tracker.remark), "yellow")] if tracker.remark else [])
+        )
+
+
+def _bars(tracker: Tracker) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(min_width=max(map(len, DOING.values())), no_wrap=True)
+    table.add_column(width=BAR_WIDTH)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="dim")
+    for stage in in_order(tracker.stages):
+        progress = tracker.stages[stage]
+        pulse = stage == tracker.current == "ingest"
+        bar = ProgressBar(total=1.0, completed=progress.fraction, width=BAR_WIDTH, pulse=pulse)
+        words = amount(progress, stage) + speed(tracker, stage)
+        table.add_row(DOING[stage], bar, words, seconds(tracker, stage))
+    return table

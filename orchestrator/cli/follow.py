@@ -1,0 +1,96 @@
+"""Waiting for a job: its events drive the display and the text, and Ctrl-C or a dead part end the waiting."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+from orchestrator.cli.display import Display
+from orchestrator.cli.terminal import is_terminal, write
+from orchestrator.cli.tracker import Tracker
+from orchestrator.events import Event
+from orchestrator.jobs import Job, JobResult
+from orchestrator.service import Service
+
+CHECK_SECONDS = 0.2
+
+
+class TextStream:
+    """Writes the tokens of a job to standard output as they come, each once."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._next = 0
+        self._ends_line = True
+
+    def add(self, event: Event) -> None:
+        if event.kind != "token" or int(event.data["index"]) != self._next:
+            return  # a decode that was taken up again repeats its first tokens
+        text = str(event.data["text"])
+        if self._next == 0 and is_terminal(sys.stdout):
+            self._display.make_room()
+        self._next += 1
+        write(text)
+        self._ends_line = text.endswith("\n") if text else self._ends_line
+
+    def close(self) -> None:
+        """End the last line."""
+        if not self._ends_line:
+            write("\n")
+            self._ends_line = True
+
+    @property
+    def hides_bars(self) -> bool:
+        """Whether text is on the screen that a bar would overwrite."""
+        return self._next > 0 and is_terminal(sys.stdout)
+
+
+def follow(
+    service: Service, job: Job, display: Display, *, check: Callable[[], None], stream: bool
+) -> JobResult:
+    """Show a job until it ends and return its result.
+
+    `check` is called again and again and may raise. With `stream` the text goes to standard output as it is
+    written. Raises what `Service.result` raises.
+    """
+    tracker = Tracker(job.options.segment_tokens, job.options.max_new_tokens)
+    text = TextStream(display)
+    try:
+        for event in _events(service, job.id, check):
+            tracker.add(event)
+            if stream:
+                text.add(event)
+            if not text.hides_bars:
+                display.update(tracker)
+    finally:
+        text.close()
+    return service.result(job.id)
+
+
+def _events(service: Service, job_id: str, check: Callable[[], None]) -> Iterator[Event]:
+    """The job's events, read in a thread, so that waiting for one keeps nothing else from happening."""
+    arrivals: queue.SimpleQueue[Event | Exception | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(service, job_id, arrivals), name="events", daemon=True).start()
+    while True:
+        try:
+            arrival = arrivals.get(timeout=CHECK_SECONDS)
+        except queue.Empty:
+            check()
+            continue
+        if arrival is None:
+            return
+        if isinstance(arrival, Exception):
+            check()  # a dead part is the reason, and a better one
+            raise arrival
+        yield arrival
+
+
+def _read(service: Service, job_id: str, arrivals: queue.SimpleQueue[Event | Exception | None]) -> None:
+    try:
+        for event in service.events(job_id):
+            arrivals.put(event)
+        arrivals.put(None)
+    except Exception as error:  # handed to the thread that waits, which raises it
+        arrivals.put(error)

@@ -1,0 +1,59 @@
+"""The processes: worker, orchestrate, up."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+import typer
+
+from orchestrator.cli.display import make_display
+from orchestrator.cli.options import DEFAULTS
+
+
+def worker(settings: dict[str, str | None]) -> NoReturn:
+    """Become a kernel worker; its settings travel as environment variables, `settings` before what is set."""
+    if importlib.util.find_spec("torch") is None:
+        raise typer.BadParameter("a worker needs torch and transformers: install docexpress[worker]")
+    given = {f"DOCEXPRESS_{name.upper()}": value for name, value in settings.items() if value is not None}
+    sys.stdout.flush()
+    # Not imported but executed: this package must not need what a worker needs.
+    os.execve(  # noqa: S606 - a shell is not wanted
+        sys.executable, [sys.executable, "-m", "kernel_worker"], os.environ | given
+    )
+
+
+def up(model: str | None) -> None:
+    """Run the whole stack until Ctrl-C or SIGTERM."""
+    from orchestrator.cli.session import open_session
+    from orchestrator.embedded.home import STORE_ONLY, default_home
+    from orchestrator.embedded.session import running_stack
+
+    if os.environ.get("DOCEXPRESS_REDIS_URL"):
+        raise typer.BadParameter(
+            "DOCEXPRESS_REDIS_URL is set, so an embedded stack would not be used: unset it,"
+            " or start `docexpress worker` and `docexpress orchestrate`"
+        )
+    if (run := running_stack(default_home())) is not None:
+        raise typer.BadParameter(f"a stack is running already, started by process {run.owner}")
+    display = make_display(quiet=False)
+    with open_session(display, STORE_ONLY) as session:
+        if session.connection.stack is None:
+            raise typer.BadParameter("a stack was started at the same time by another command")
+        session.need_workers(model or DEFAULTS.model)
+        display.close()
+        display.note(f"docexpress is up with {model or DEFAULTS.model}; Ctrl-C stops it.")
+        _wait(session.connection.check)
+
+
+def _wait(check: Callable[[], None]) -> None:
+    stopped = threading.Event()
+    try:
+        while not stopped.wait(0.5):
+            check()
+    except KeyboardInterrupt:
+        return

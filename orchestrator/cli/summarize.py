@@ -1,0 +1,105 @@
+"""The main job and its questions: summarize, submit, ask, watch."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from orchestrator.cli.display import Display, PlainLines, make_display
+from orchestrator.cli.follow import follow
+from orchestrator.cli.report import print_report
+from orchestrator.cli.session import Session, open_session
+from orchestrator.cli.terminal import print_json, print_text
+from orchestrator.documents import Document, document_from_bytes, load_document
+from orchestrator.embedded.errors import Terminated
+from orchestrator.embedded.home import STORE_ONLY, WHOLE_STACK
+from orchestrator.jobs import Job, JobOptions, JobResult
+from orchestrator.settings import Settings
+
+
+def summarize(file: Path, options: JobOptions, *, as_json: bool, quiet: bool) -> None:
+    """Read a document, write its summary, say what it cost."""
+    document = read_document(file)
+    display = make_display(quiet)
+    with open_session(display, WHOLE_STACK, begin=STORE_ONLY) as session:
+        session.need_workers(options.model)
+        job = session.service.submit(document, options)
+        _finish(session, job, display, as_json=as_json, quiet=quiet, cancel=True)
+
+
+def submit(file: Path, options: JobOptions, *, as_json: bool) -> None:
+    """Start the same job and leave it to a stack that goes on running."""
+    document = read_document(file)
+    with open_session(PlainLines(), STORE_ONLY) as session:
+        if session.connection.stack is not None:
+            raise typer.BadParameter(
+                "nothing is running that would work on the job: start `docexpress up` first,"
+                " or use `docexpress summarize`"
+            )
+        job = session.service.submit(document, options)
+        print_json({"job_id": job.id, "status": job.status}) if as_json else print_text(job.id)
+        print(f"Watch it:  docexpress watch {job.id}", file=sys.stderr)
+
+
+def ask(job_id: str, question: str, *, as_json: bool, quiet: bool, **chosen: Any) -> None:
+    """Answer a question from the stored state of a finished job; nothing of the document is read again."""
+    display = make_display(quiet)
+    with open_session(display, WHOLE_STACK, begin=STORE_ONLY) as session:
+        asked = session.service.job(job_id)
+        session.service.result(job_id)  # a job without a result is refused before a model is loaded
+        given = {name: value for name, value in chosen.items() if value is not None}
+        options = dataclasses.replace(asked.options, **given)
+        session.need_workers(asked.options.model)
+        job = session.service.ask(job_id, question, options)
+        _finish(session, job, display, as_json=as_json, quiet=quiet, cancel=True)
+
+
+def watch(job_id: str, *, as_json: bool, quiet: bool) -> None:
+    """Show a job until it ends; one that was interrupted goes on."""
+    display = make_display(quiet)
+    with open_session(display, WHOLE_STACK, begin=STORE_ONLY) as session:
+        job = session.service.job(job_id)
+        if not job.finished:
+            session.need_workers(job.options.model)
+        _finish(session, job, display, as_json=as_json, quiet=quiet, cancel=False)
+
+
+def read_document(file: Path) -> Document:
+    """The document in a file, or on standard input when it is named "-". Raises DocumentError."""
+    limit = int(Settings().document_bytes_limit)
+    if str(file) == "-":
+        return document_from_bytes(sys.stdin.buffer.read(limit + 1), "standard input", limit=limit)
+    return load_document(file, limit=limit)
+
+
+def _finish(
+    session: Session, job: Job, display: Display, *, as_json: bool, quiet: bool, cancel: bool
+) -> None:
+    try:
+        result = follow(session.service, job, display, check=session.connection.check, stream=not as_json)
+    except (KeyboardInterrupt, Terminated) as stopped:
+        _interrupted(session, job, display, stopped, cancel=cancel)
+    display.close()
+    _show(result, as_json=as_json, quiet=quiet)
+
+
+def _interrupted(
+    session: Session, job: Job, display: Display, stopped: BaseException, *, cancel: bool
+) -> NoReturn:
+    if cancel:
+        session.service.cancel(job.id)
+        display.note(f"Job {job.id} is cancelled.")
+    else:
+        display.note(f"Job {job.id} is not finished. Watch it:  docexpress watch {job.id}")
+    raise stopped
+
+
+def _show(result: JobResult, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print_json(result.to_json())
+    elif not quiet:
+        print_report(result)
