@@ -1,4 +1,4 @@
-"""What a job is: its options, its record, its result. Data alone; `job_store.py` moves it from state to state.
+"""What a job is: its options, record and result. Data alone; `job_store.py` moves it from state to state.
 
 submitted -> ingest -> [ prefill i -> compress i ] for each segment i -> decode -> done
              any stage -> failed        any time -> cancelled
@@ -72,7 +72,8 @@ class Job:
     `attempt` counts deliveries of stages (it never goes back, so that an old message matches nothing);
     `failures` counts failed tries since the job last made progress. `best_segments` and `best_tokens` are
     the marks that tell progress from going over the same ground again. `claim` is the token of the task
-    that works on the stage now, "" when it is queued or parked.
+    that works on the stage now, "" when it is queued or parked. `plan_seed` is the seed of the state, which a
+    question shares with the job it asks; `options.seed` that of the text.
     """
 
     id: str
@@ -101,13 +102,13 @@ class Job:
     model_fingerprint: str = ""
     positions: str = ""
     bytes_per_token: int = 0
+    plan_seed: int = 0
     state: str = ""
     parent_state: str = ""
     cache_entries: int = 0
     state_bytes: int = 0
     lease: str = ""
     worker: str = ""
-    checkpoint: str = ""
     best_segments: int = 0
     best_tokens: int = 0
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from cache_store.connection import connect, redis_errors
+from cache_store.store import CacheStore
 from cache_store.worker_registry import WorkerRecord
+from orchestrator import event_stream, submission
+from orchestrator.connection import job_store_errors
 from orchestrator.documents import Document
 from orchestrator.events import Event
+from orchestrator.job_store import JobStore
 from orchestrator.jobs import Job, JobOptions, JobResult
+from orchestrator.messages import Sender, StageMessage
+from orchestrator.pool import Pool
 from orchestrator.settings import Settings
+from orchestrator.state_view import StateInfo, StateView
+from orchestrator.stores import Stores
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StateInfo:
-    """A stored state as its manifest tells it. `meta` holds the rest of the manifest, JSON values."""
-
-    name: str
-    size: int
-    created: float
-    expires_in: float
-    kept: bool
-    tokens_seen: int
-    cache_entries: int
-    model: str
-    meta: dict[str, Any]
+__all__ = ["Service", "StateInfo"]
 
 
 class Service:
     """Every call raises OrchestratorError or cache_store.errors.StoreError, whose text is one sentence.
 
-    Nothing is connected until the first call. Calls may come from several threads.
+    Nothing is connected until the first call. Calls may come from several threads. All of it concerns one
+    tenant, that of the settings.
     """
 
     def __init__(self, settings: Settings) -> None:
-        raise NotImplementedError
+        self._settings = settings
+        self._tenant = settings.tenant
+        self._client = connect(settings.redis_url)
+        self._stores = Stores(settings)
+        self._jobs = JobStore(self._client, settings)
+        self._pool = Pool(self._client, settings)
 
     def ping(self) -> None:
         """Raises JobStoreUnavailable or StoreUnavailable when one of the two stores cannot be reached."""
-        raise NotImplementedError
+        with job_store_errors(self._client):
+            self._client.ping()
+        with redis_errors(self._store.client):
+            self._store.client.ping()
 
     def submit(self, document: Document, options: JobOptions) -> Job:
         """Stores the document and starts a job. Nothing is left behind when it raises.
 
-        Raises BudgetExceeded before anything is written when the tenant's byte budget has no room.
+        Raises DocumentError (blank), and BudgetExceeded before anything is written when the tenant's byte
+        budget has no room for the document.
         """
-        raise NotImplementedError
+        return self._start(submission.submit(self._jobs, self._store, document, options))
 
     def ask(self, job_id: str, question: str, options: JobOptions | None = None) -> Job:
         """Starts a job that answers a question from the state of a finished job.
@@ -57,65 +63,93 @@ class Service:
         repetition_penalty); the others are those of the job that is asked. Raises UnknownJob, NotFinished,
         JobFailed, JobCancelled, OptionError (blank question).
         """
-        raise NotImplementedError
+        return self._start(submission.ask(self._jobs, self.job(job_id), question, options))
 
     def job(self, job_id: str) -> Job:
         """Raises UnknownJob."""
-        raise NotImplementedError
+        return self._jobs.load(self._tenant, job_id)
 
     def jobs(self) -> list[Job]:
         """All jobs of the tenant, the newest first."""
-        raise NotImplementedError
+        return self._jobs.all(self._tenant)
 
     def cancel(self, job_id: str) -> Job:
         """Cancels and returns the job; a finished job stays as it is. Raises UnknownJob."""
-        raise NotImplementedError
+        self._jobs.cancel(self._tenant, job_id)
+        return self.job(job_id)
 
     def events(self, job_id: str, after: str = "0-0") -> Iterator[Event]:
         """The job's events after an event id, as they come; ends after the terminal one. Raises UnknownJob.
 
         Token events come without a gap however late one begins to watch.
         """
-        raise NotImplementedError
+        return event_stream.follow(self._jobs, self._tenant, job_id, after)
 
     def text(self, job_id: str) -> str:
         """What has been written so far. Raises UnknownJob."""
-        raise NotImplementedError
+        self.job(job_id)
+        return "".join(self._jobs.token_texts(self._tenant, job_id))
 
     def result(self, job_id: str) -> JobResult:
         """Raises UnknownJob, NotFinished, JobFailed, JobCancelled."""
-        raise NotImplementedError
+        job = self.job(job_id)
+        submission.require_result(job)
+        return JobResult.from_json(job.result or {})
 
     def states(self) -> list[StateInfo]:
         """The tenant's stored states, the newest first."""
-        raise NotImplementedError
+        return self._view().all()
 
     def show_state(self, name: str) -> StateInfo:
-        """`name` may be an unambiguous beginning. Raises ObjectMissing."""
-        raise NotImplementedError
+        """`name` may be an unambiguous beginning. Raises ObjectMissing, OptionError (ambiguous)."""
+        return self._view().one(name)
 
     def export_state(self, name: str, path: Path) -> int:
-        """Writes one state to one file, whole or not at all; returns its bytes. Raises ObjectMissing."""
-        raise NotImplementedError
+        """Writes one state to one file, whole or not at all; returns its bytes. Raises ObjectMissing,
+        TransferError."""
+        return self._view().export(name, path)
 
     def import_state(self, path: Path) -> StateInfo:
-        """Stores a state from a file; a damaged or foreign file is refused and nothing is stored."""
-        raise NotImplementedError
+        """Stores a state from a file; a damaged or foreign file is refused (TransferError, FormatMismatch)
+        and nothing is stored."""
+        return self._view().import_(path)
 
     def delete_state(self, name: str) -> None:
-        """Raises ObjectMissing."""
-        raise NotImplementedError
+        """`name` may be an unambiguous beginning. Raises ObjectMissing, OptionError (ambiguous)."""
+        self._view().delete(name)
 
     def delete_all(self) -> int:
         """Deletes every stored object of the tenant (documents and tokens too); returns how many."""
-        raise NotImplementedError
+        return self._store.delete_all()
 
     def workers(self) -> list[WorkerRecord]:
         """The kernel workers that are registered now."""
-        raise NotImplementedError
+        return [member.record for member in self._pool.members()]
 
     def close(self) -> None:
         """Gives the connections back."""
+        self._client.close()
+        self._stores.close()
+
+    def _start(self, job: Job) -> Job:
+        self._sender.send(StageMessage.of(job))
+        return job
+
+    def _view(self) -> StateView:
+        names = {worker.model_fingerprint: worker.model_name for worker in self.workers()}
+        return StateView(self._store, names)
+
+    @property
+    def _store(self) -> CacheStore:
+        return self._stores.of(self._tenant)
+
+    @cached_property
+    def _sender(self) -> Sender:
+        # Celery is slow to import, and most calls do not need it.
+        from orchestrator.celery_app import make_app
+        from orchestrator.tasks import CelerySender
+
+        return CelerySender(make_app(self._settings))
 
     def __enter__(self) -> Self:
         return self

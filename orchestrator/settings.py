@@ -41,7 +41,9 @@ class Settings(StoreSettings):
     reservation_ttl: Seconds = 15.0
     reaper_interval: Seconds = 0.5
     lost_message_seconds: Seconds = 5.0
-    retry_backoff: Seconds = 0.25
+    retry_backoff: Seconds = 2.0
+    retry_backoff_limit: Seconds = 15.0
+    busy_pause: Seconds = 1.0
     stuck_seconds: Seconds = 60.0
     event_stream_length: int = Field(default=2000, ge=100)
 

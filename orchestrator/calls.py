@@ -1,0 +1,63 @@
+"""One call to a worker: with a deadline, cancelled when the claim is lost, its failure told as a remedy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from cache_store.worker_registry import WorkerRecord
+from orchestrator.channels import Channels
+from orchestrator.claim import Claim
+from orchestrator.jobs import Stage
+from orchestrator.remedies import failure_of
+from protos.kernel_worker_pb2 import ReleaseRequest
+
+_log = logging.getLogger(__name__)
+
+
+class Calls:
+    """The calls of one claimed stage. They raise ClaimLost and StageFailed."""
+
+    def __init__(self, channels: Channels, claim: Claim, stage: Stage) -> None:
+        self._channels = channels
+        self._claim = claim
+        self._stage = stage
+
+    def unary(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Any:
+        """The answer of a method of KernelWorker; `deadline` in seconds."""
+        with self._channels.stub(record) as stub:
+            call = getattr(stub, method).future(request, timeout=deadline)
+            try:
+                with self._claim.cancelling(call.cancel):
+                    return call.result()
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                raise self._failure(record, call) from error
+
+    def stream(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Iterator[Any]:
+        """The answers of a streaming method, as they come. Closing the iterator cancels the call."""
+        with self._channels.stub(record) as stub:
+            try:
+                call = getattr(stub, method)(request, timeout=deadline)
+                with self._claim.cancelling(call.cancel):
+                    try:
+                        yield from call
+                    finally:
+                        call.cancel()
+            except grpc.RpcError as error:
+                raise self._failure(record, error) from error
+
+    def _failure(self, record: WorkerRecord, error: grpc.RpcError) -> Exception:
+        self._claim.check()
+        return failure_of(self._stage, record.id, error)
+
+
+def release_lease(channels: Channels, record: WorkerRecord, lease: str, *, deadline: float) -> None:
+    """Gives up a lease. A worker that does not answer is left alone: the lease lapses by itself."""
+    with channels.stub(record) as stub:
+        try:
+            stub.Release(ReleaseRequest(lease=lease), timeout=deadline)
+        except grpc.RpcError as error:
+            _log.info("lease on worker %s not released: %s", record.id, error.code().name)

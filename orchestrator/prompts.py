@@ -1,0 +1,21 @@
+"""What the model is told to do with the document. Plain text: the worker adds the chat template."""
+
+from __future__ import annotations
+
+from orchestrator.jobs import Job
+
+_SUMMARY = "Summarize the document above in one paragraph. Write only the summary."
+_SUMMARY_FOR_QUERY = (
+    "Summarize what the document above says about the following, in one paragraph: {query}\n"
+    "Write only the summary."
+)
+_QUESTION = "Answer the question from the document above, in one or two sentences.\nQuestion: {question}"
+
+
+def instruction(job: Job) -> str:
+    """The instruction of a job, one paragraph; a query or question stands in it as the user wrote it."""
+    if job.kind == "ask":
+        return _QUESTION.format(question=(job.question or "").strip())
+    if job.options.query:
+        return _SUMMARY_FOR_QUERY.format(query=job.options.query.strip())
+    return _SUMMARY

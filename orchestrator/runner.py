@@ -1,0 +1,174 @@
+"""Runs one delivery of a stage: claims it, works on it, records what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import uuid
+
+from cache_store.errors import BudgetExceeded, StoreError
+from cache_store.store import CacheStore
+from orchestrator.calls import Calls, release_lease
+from orchestrator.channels import Channels
+from orchestrator.claim import Claim
+from orchestrator.dispatch import Dispatcher
+from orchestrator.errors import ClaimLost, JobStoreUnavailable, NoWorker, PoolBusy, UnknownJob
+from orchestrator.job_store import JobStore, Move
+from orchestrator.jobs import Job
+from orchestrator.messages import StageMessage
+from orchestrator.pool import Pool
+from orchestrator.remedies import Remedy, StageFailed
+from orchestrator.settings import Settings
+from orchestrator.stages import STAGE_FUNCTIONS, Finish, Outcome, StageContext
+from orchestrator.stages.context import place
+from orchestrator.stores import Stores
+
+_log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Runs deliveries, several at once in their own threads. Raises JobStoreUnavailable alone: then nothing
+    can be recorded, the claim lapses, and the reaper has the stage done again."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        pool: Pool,
+        channels: Channels,
+        stores: Stores,
+        dispatcher: Dispatcher,
+        settings: Settings,
+    ) -> None:
+        self._jobs = jobs
+        self._pool = pool
+        self._channels = channels
+        self._stores = stores
+        self._dispatcher = dispatcher
+        self._settings = settings
+
+    def run(self, message: StageMessage) -> None:
+        """Does the stage unless somebody else does it, has done it, or the job has moved on or ended."""
+        try:
+            job = self._jobs.load(message.tenant, message.job)
+        except UnknownJob:
+            _log.warning("job %s of a message is unknown", message.job)
+            return
+        token = uuid.uuid4().hex
+        if StageMessage.of(job) != message or not self._claim(job, token):
+            _log.info("job %s: %s %d is not to be done", job.id, message.stage, message.segment)
+            if job.status == "cancelled":
+                self._release_lease(job.worker, job.lease)
+            return
+        job = dataclasses.replace(job, claim=token)
+        with Claim(self._jobs, job, token, self._settings) as claim:
+            self._work(self._context(job, claim))
+
+    def _claim(self, job: Job, token: str) -> bool:
+        if job.claim:
+            return False
+        fields = {"status": job.stage, "parked": False}
+        return self._jobs.move(job, Move(fields, [("stage", place(job))], claim=token))
+
+    def _context(self, job: Job, claim: Claim) -> StageContext:
+        return StageContext(
+            job=job,
+            claim=claim,
+            calls=Calls(self._channels, claim, job.stage),
+            jobs=self._jobs,
+            pool=self._pool,
+            store=self._stores.of(job.tenant),
+            settings=self._settings,
+        )
+
+    def _work(self, context: StageContext) -> None:
+        job = context.job
+        started = time.monotonic()
+        hold = False
+        try:
+            outcome = self._try(context)
+            seconds = _add(job, time.monotonic() - started)
+            hold = self._record(context, outcome, seconds)
+        except ClaimLost:
+            _log.info("job %s: %s %d stopped: cancelled or taken over", job.id, job.stage, job.segment)
+            self._release_lease(job.worker, job.lease)
+        except (PoolBusy, NoWorker) as reason:
+            self._dispatcher.park(job, reason)
+        except StageFailed as failed:
+            hold = self._repair(context, failed)
+        finally:
+            if context.worker_id and not hold:
+                self._pool.release(job, context.worker_id)
+                self._dispatcher.wake()
+
+    def _try(self, context: StageContext) -> Outcome:
+        """The stage's outcome; whatever else goes wrong in it becomes a StageFailed."""
+        job = context.job
+        try:
+            return STAGE_FUNCTIONS[job.stage](context)
+        except (ClaimLost, PoolBusy, NoWorker, StageFailed, JobStoreUnavailable):
+            raise
+        except BudgetExceeded as error:
+            raise StageFailed(str(error), Remedy.FAIL) from error
+        except StoreError as error:
+            raise StageFailed(str(error), Remedy.SAME) from error
+        except Exception as error:
+            _log.exception("job %s: %s %d failed unexpectedly", job.id, job.stage, job.segment)
+            raise StageFailed(
+                f"{job.stage} failed unexpectedly: {type(error).__name__}", Remedy.SAME
+            ) from error
+
+    def _record(self, context: StageContext, outcome: Outcome, seconds: dict[str, float]) -> bool:
+        """Writes the outcome, then clears away what it supersedes; whether the worker stays reserved."""
+        if isinstance(outcome, Finish):
+            return self._finish(context, outcome, seconds)
+        fields = {**outcome.fields, "seconds": seconds}
+        if outcome.progress:
+            fields["failures"] = 0
+        if not self._dispatcher.advance(context.job, outcome.stage, outcome.segment, fields):
+            self._release_lease(context.worker_id, outcome.fields.get("lease", ""))
+            return False
+        _clear(context.store, outcome.superseded)
+        return outcome.hold
+
+    def _finish(self, context: StageContext, outcome: Finish, seconds: dict[str, float]) -> bool:
+        result = dataclasses.replace(outcome.result, seconds=seconds).to_json()
+        fields = {"status": "done", "result": result, "seconds": seconds, "reason": ""}
+        if self._jobs.move(context.job, Move(fields, [("done", {"result": result})], final=True)):
+            _clear(context.store, outcome.superseded)
+        return False
+
+    def _repair(self, context: StageContext, failed: StageFailed) -> bool:
+        """Applies the remedy; whether the worker stays reserved (it holds the lease of a job that waits)."""
+        job = context.job
+        _log.warning("job %s: %s %d: %s", job.id, job.stage, job.segment, failed)
+        if failed.remedy is Remedy.WAIT:
+            self._dispatcher.park(job, failed, pause=self._settings.busy_pause)
+            return job.stage == "compress"
+        if failed.avoid and context.worker_id:
+            self._pool.suspend(context.worker_id)
+        elif failed.remedy is not Remedy.SAME:
+            self._release_lease(job.worker, job.lease)
+        self._dispatcher.retry(job, failed)
+        return False
+
+    def _release_lease(self, worker_id: str, lease: str) -> None:
+        record = self._pool.find(worker_id) if lease else None
+        if record is not None:
+            release_lease(self._channels, record, lease, deadline=self._settings.release_deadline)
+
+
+def _clear(store: CacheStore, superseded: str) -> None:
+    """Deletes a state that nothing needs any more. One that stays behind is no failure: it expires."""
+    try:
+        if superseded:
+            store.delete_superseded("state", superseded)
+    except StoreError as error:
+        _log.warning("superseded state %s was not deleted: %s", superseded, error)
+
+
+def _add(job: Job, elapsed: float) -> dict[str, float]:
+    """The job's seconds by stage, with those of the present one added."""
+    seconds = dict(job.seconds)
+    seconds[job.stage] = round(seconds.get(job.stage, 0.0) + elapsed, 3)
+    return seconds

@@ -1,0 +1,62 @@
+"""Decode: a worker writes the text from the last state; each token is recorded as it comes."""
+
+from __future__ import annotations
+
+from orchestrator.jobs import JobResult
+from orchestrator.prompts import instruction
+from orchestrator.remedies import Remedy, StageFailed
+from orchestrator.stages.context import Finish, StageContext
+from protos.kernel_worker_pb2 import DecodeDone, DecodeRequest
+
+
+def decode(context: StageContext) -> Finish:
+    """After a failure the worker resumes from its checkpoint and sends the tokens again from index 0: those
+    that are recorded already change nothing."""
+    job = context.job
+    manifest, meta = context.stored_state(job.state)
+    record = context.use(context.pool.reserve(job))
+    deadline = context.settings.decode_deadline
+    for event in context.calls.stream(record, "Decode", _request(context), deadline=deadline):
+        if event.HasField("token"):
+            context.jobs.token(job, context.claim.token, event.token.index, event.token.text)
+        elif event.HasField("done"):
+            result = _result(context, event.done, meta.shape.entries, manifest.size)
+            return Finish(result, superseded=job.parent_state)
+    raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
+
+
+def _request(context: StageContext) -> DecodeRequest:
+    options = context.job.options
+    return DecodeRequest(
+        tenant=context.job.tenant,
+        plan=context.plan(),
+        state=context.job.state,
+        instruction=instruction(context.job),
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        repetition_penalty=options.repetition_penalty,
+    )
+
+
+def _result(context: StageContext, done: DecodeDone, cache_entries: int, state_bytes: int) -> JobResult:
+    """Everything but the seconds, which the runner adds."""
+    job = context.job
+    return JobResult(
+        job_id=job.id,
+        kind=job.kind,
+        model=job.options.model,
+        text="".join(context.jobs.token_texts(job.tenant, job.id)),
+        question=job.question,
+        state=job.state,
+        tokens_read=job.token_count,
+        prefill_tokens=job.prefill_tokens,
+        tokens_written=done.tokens_written,
+        segments=job.segments,
+        cache_entries=cache_entries,
+        state_bytes=state_bytes,
+        full_cache_bytes=job.token_count * job.bytes_per_token,
+        seconds={},
+        finish_reason=done.finish_reason,
+    )
