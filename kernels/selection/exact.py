@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kernels.selection.observation import Observation
 from kernels.selection.policy import CompressedKV, SelectionPolicy, check_segment
 from kernels.weighted_kv import WeightedKV, concat
 
@@ -25,7 +26,9 @@ class ExactPolicy(SelectionPolicy):
     def parameters(self) -> dict[str, str | int | float]:
         return {"entries": self.budget, "seed": self.seed}
 
-    def fold(self, cache: CompressedKV, segment: WeightedKV) -> CompressedKV:
+    def fold(
+        self, cache: CompressedKV, segment: WeightedKV, observed: Observation | None = None
+    ) -> CompressedKV:
         """All tokens of both. ValueError where these are more than the budget."""
         check_segment(cache, segment)
         seen = cache.seen + len(segment)

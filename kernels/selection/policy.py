@@ -8,15 +8,27 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from kernels.selection.observation import Observation, Probe
 from kernels.weighted_kv import WeightedKV
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedKV:
-    """A cache after `seen` tokens. How its entries are laid out is the business of its policy."""
+    """A cache after `seen` tokens. How its entries are laid out is the business of its policy.
+
+    scores [*rows, C] float32: what each entry was worth so far, for policies that remember it; else None.
+    """
 
     entries: WeightedKV
     seen: int
+    scores: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.scores is not None and self.scores.shape != self.entries.weights.shape:
+            raise ValueError(
+                f"scores has shape {tuple(self.scores.shape)}; the entries allow"
+                f" {tuple(self.entries.weights.shape)}"
+            )
 
 
 class SelectionPolicy(ABC):
@@ -30,6 +42,11 @@ class SelectionPolicy(ABC):
     name: ClassVar[str]
 
     @property
+    def probe(self) -> Probe | None:
+        """What `fold` wants to observe; None for a policy that looks at the entries alone."""
+        return None
+
+    @property
     @abstractmethod
     def entries(self) -> int:
         """The most entries per row that `fold` ever returns."""
@@ -40,10 +57,15 @@ class SelectionPolicy(ABC):
         """Everything that decides the result of `fold`, seed included; it becomes part of a state's name."""
 
     @abstractmethod
-    def fold(self, cache: CompressedKV, segment: WeightedKV) -> CompressedKV:
+    def fold(
+        self, cache: CompressedKV, segment: WeightedKV, observed: Observation | None = None
+    ) -> CompressedKV:
         """The cache after `segment`, whose tokens follow directly on `cache.seen` and have weight 1.
 
-        Raises ValueError where rows, head sizes or dtypes of the two differ.
+        observed  queries over the entries of both; a policy without a `probe` does not read it, the others
+                  take the new tokens' scores from it
+
+        Raises ValueError where rows, head sizes or dtypes of the two differ, or the observation is missing.
         """
 
     def log_weights(self, entries: WeightedKV) -> Tensor:

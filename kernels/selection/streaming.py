@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kernels.selection.observation import Observation
 from kernels.selection.policy import CompressedKV, SelectionPolicy, check_segment
 from kernels.weighted_kv import WeightedKV, concat
 
@@ -33,7 +34,9 @@ class StreamingPolicy(SelectionPolicy):
     def parameters(self) -> dict[str, str | int | float]:
         return {"entries": self.budget, "seed": self.seed, "sinks": self.sinks}
 
-    def fold(self, cache: CompressedKV, segment: WeightedKV) -> CompressedKV:
+    def fold(
+        self, cache: CompressedKV, segment: WeightedKV, observed: Observation | None = None
+    ) -> CompressedKV:
         check_segment(cache, segment)
         seen = cache.seen + len(segment)
         known = concat([cache.entries, segment])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.seeds import hashes
+from kernels.selection.observation import Observation
 from kernels.selection.policy import CompressedKV, SelectionPolicy, check_segment
 from kernels.weighted_kv import WeightedKV, concat
 
@@ -50,7 +51,9 @@ class UniformPolicy(SelectionPolicy):
     def parameters(self) -> dict[str, str | int | float]:
         return {"entries": self.budget, "seed": self.seed, "sinks": self.sinks, "temper": self.temper}
 
-    def fold(self, cache: CompressedKV, segment: WeightedKV) -> CompressedKV:
+    def fold(
+        self, cache: CompressedKV, segment: WeightedKV, observed: Observation | None = None
+    ) -> CompressedKV:
         check_segment(cache, segment)
         seen = cache.seen + len(segment)
         known = concat([cache.entries, segment])
