@@ -25,6 +25,8 @@ from orchestrator.embedded.home import default_home
 from orchestrator.embedded.memory import memory_bytes
 from orchestrator.embedded.session import running_stack
 from orchestrator.embedded.valkey import valkey_program
+from orchestrator.errors import OrchestratorError
+from orchestrator.liveness import processes
 from orchestrator.setting_problem import setting_problem
 from orchestrator.settings import Settings
 
@@ -101,9 +103,11 @@ def _stores() -> Iterator[Check]:
         if settings.cache_url != settings.redis_url:
             yield _redis("cache store", settings.cache_url)
         yield _workers(settings.redis_url)
+        yield _orchestrators(settings.redis_url)
     elif run := running_stack(default_home()):
         yield _redis("embedded Valkey", run.redis_url)
         yield _workers(run.redis_url)
+        yield _orchestrators(run.redis_url)
     else:
         yield _embedded_valkey()
 
@@ -144,6 +148,17 @@ def _workers(url: str) -> Check:
     return Check(
         "workers", OK, ", ".join(f"{each.id} ({each.model_name} on {each.device})" for each in found)
     )
+
+
+def _orchestrators(url: str) -> Check:
+    try:
+        with connect(url, timeout_seconds=5) as client:
+            found = processes(client)
+    except OrchestratorError:
+        return Check("orchestrators", WARNING, "unknown", "the broker has to be reached first")
+    if not found:
+        return Check("orchestrators", WARNING, "none takes messages", "start one: docexpress orchestrate")
+    return Check("orchestrators", OK, ", ".join(found))
 
 
 def _machine() -> Iterator[Check]:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from cache_store import errors as store
 from orchestrator import errors
+from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.terminal import clean
 from orchestrator.embedded.errors import EmbeddedError
 from orchestrator.setting_problem import setting_problem
@@ -33,6 +34,8 @@ def _explain(error: Exception) -> tuple[int, str]:
     match error:
         case typer.TyperException():
             return error.exit_code, f"{_plain(error.format_message())}{_where_to_read(error)}"
+        case UsageProblem():
+            return BAD_INPUT, str(error)
         case ValidationError():
             return BAD_INPUT, setting_problem(error)
         case errors.JobFailed():

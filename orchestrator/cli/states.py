@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from orchestrator.cli.display import PlainLines
+from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.figures import count, duration, moment, size
 from orchestrator.cli.session import open_session
 from orchestrator.cli.tables import print_table
@@ -77,7 +78,7 @@ def import_(file: Path, *, as_json: bool) -> None:
 def delete(name: str | None, *, everything: bool, yes: bool, as_json: bool) -> None:
     """Delete one state, or every stored object (documents and tokens too)."""
     if everything == (name is not None):
-        raise typer.BadParameter("give the name of a state, or --all")
+        raise UsageProblem("give the name of a state, or --all")
     if everything and not yes:
         _confirm()
     with open_session(PlainLines(), STORE_ONLY) as session:
@@ -94,7 +95,7 @@ def delete(name: str | None, *, everything: bool, yes: bool, as_json: bool) -> N
 
 def _confirm() -> None:
     if not is_terminal(sys.stdin):
-        raise typer.BadParameter("deleting everything needs --yes")
+        raise UsageProblem("deleting everything needs --yes")
     typer.confirm("Delete all stored states, documents and tokens?", abort=True, err=True)
 
 

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-import typer
-
 from orchestrator.cli.display import Display, PlainLines, make_display
+from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.follow import follow
 from orchestrator.cli.report import print_report
 from orchestrator.cli.session import Session, open_session
@@ -36,7 +35,7 @@ def submit(file: Path, options: JobOptions, *, as_json: bool) -> None:
     document = read_document(file)
     with open_session(PlainLines(), STORE_ONLY) as session:
         if session.connection.stack is not None:
-            raise typer.BadParameter(
+            raise UsageProblem(
                 "nothing is running that would work on the job: start `docexpress up` first,"
                 " or use `docexpress summarize`"
             )
