@@ -1,4 +1,4 @@
-"""gRPC channels to kernel workers: opened by the process that uses them, one per worker, closed when it is gone.
+"""gRPC channels to kernel workers: one per worker, opened by the process that uses it.
 
 No channel may be open when a process forks (it would hang in the child): nothing here runs at import, and the
 orchestrator never forks.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from cache_store.connection import connect, redis_errors
 from cache_store.store import CacheStore
@@ -17,11 +17,14 @@ from orchestrator.documents import Document
 from orchestrator.events import Event
 from orchestrator.job_store import JobStore
 from orchestrator.jobs import Job, JobOptions, JobResult
-from orchestrator.messages import Sender, StageMessage
+from orchestrator.messages import StageMessage
 from orchestrator.pool import Pool
 from orchestrator.settings import Settings
 from orchestrator.state_view import StateInfo, StateView
 from orchestrator.stores import Stores
+
+if TYPE_CHECKING:
+    from orchestrator.tasks import CelerySender
 
 __all__ = ["Service", "StateInfo"]
 
@@ -128,6 +131,8 @@ class Service:
 
     def close(self) -> None:
         """Gives the connections back."""
+        if "_sender" in self.__dict__:
+            self._sender.close()
         self._client.close()
         self._stores.close()
 
@@ -144,7 +149,7 @@ class Service:
         return self._stores.of(self._tenant)
 
     @cached_property
-    def _sender(self) -> Sender:
+    def _sender(self) -> CelerySender:
         # Celery is slow to import, and most calls do not need it.
         from orchestrator.celery_app import make_app
         from orchestrator.tasks import CelerySender

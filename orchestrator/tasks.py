@@ -36,3 +36,7 @@ class CelerySender:
             self._app.send_task(TASK_NAME, kwargs=dataclasses.asdict(message), queue=QUEUE_OF[message.stage])
         except OperationalError as error:
             _log.warning("message of job %s not sent: %s", message.job, type(error).__name__)
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._app.close()
