@@ -38,8 +38,14 @@ class ComputeSlots:
         """Calls running or waiting."""
         return len(self._admitted)
 
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
     def run(self, call: Call, work: Callable[[], Answer], *, finishing: bool = False) -> Answer:
-        """The result of `work`, once a thread is free for it. `finishing` work is admitted while draining.
+        """The result of `work`, once a thread is free for it.
+
+        `finishing` work frees what earlier work holds: it is admitted while draining and beyond the limit.
 
         Raises WorkerBusy, WorkerDraining, CallerGone, or what `work` raises.
         """
@@ -79,8 +85,8 @@ class ComputeSlots:
         with self._lock:
             if self._draining and not finishing:
                 raise WorkerDraining(DRAINING)
-            if len(self._admitted) >= self._limit:
-                raise Busy(
+            if not finishing and len(self._admitted) >= self._limit:
+                raise WorkerBusy(
                     f"This worker is busy: {self._limit} calls are running or waiting. Try again later."
                 )
             future: Future[object] = self._threads.submit(work)

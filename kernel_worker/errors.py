@@ -6,6 +6,10 @@
     │   ├── ModelUnsupported       the architecture or tokenizer does not suit
     │   ├── ModelDamaged           a checksum of the embedded model differs
     │   └── ForeignKernels         a distribution that hijacks the name `kernels` is installed
+    ├── StartError                 the worker cannot run here; it does not start
+    │   ├── DeviceUnknown          no such device
+    │   ├── DeviceFailed           the device cannot run the model
+    │   └── AddressInUse           nothing can listen there
     ├── InvalidRequest             the request can never succeed                  INVALID_ARGUMENT
     │   └── WindowExceeded         more positions than the model was trained with
     ├── StateMismatch              a state does not belong to this model or plan  FAILED_PRECONDITION
@@ -43,6 +47,22 @@ class ModelDamaged(ModelError):
 
 class ForeignKernels(ModelError):
     """Another distribution named `kernels` is installed, and transformers would use it as its own."""
+
+
+class StartError(KernelWorkerError):
+    """The worker cannot run where it was told to run."""
+
+
+class DeviceUnknown(StartError):
+    """There is no device of that name."""
+
+
+class DeviceFailed(StartError):
+    """The device is there, but the model does not run on it."""
+
+
+class AddressInUse(StartError):
+    """The address is taken, or is none."""
 
 
 class InvalidRequest(KernelWorkerError):

@@ -1,4 +1,4 @@
-"""Everything one worker process can be told, read once from the environment or the command line. Torch-free."""
+"""Everything one worker process can be told, read once. Torch-free."""
 
 from __future__ import annotations
 
@@ -15,31 +15,48 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DOCEXPRESS_", frozen=True, extra="ignore")
 
-    model: str = Field("SmolLM2-135M-Instruct", min_length=1, description="Name or path of the model.")
-    device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:N".')
-    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        None, description="None: as the model says."
+    model: str = Field(
+        default="SmolLM2-135M-Instruct", min_length=1, description="Name or path of the model."
     )
-    cache_dir: str | None = Field(None, description="Where a converted model is kept.")
+    device: str = Field(default="auto", description='"auto", "cpu", "cuda" or "cuda:N".')
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
+        default=None, description="None: fits the device."
+    )
+    cache_dir: str | None = Field(default=None, description="Where a converted model is kept.")
 
-    listen: str = Field("127.0.0.1:0", description="host:port to serve on; port 0 takes a free one.")
-    advertise: str | None = Field(None, description="host[:port] for callers; None: as listened on.")
-    worker_id: str | None = Field(None, description="Name in the registry; None: host and a random part.")
+    listen: str = Field(
+        default="127.0.0.1:0",
+        pattern=r"^(unix:.+|.*:\d{1,5})$",
+        description="host:port to serve on, or unix:path; port 0 takes a free one.",
+    )
+    advertise: str | None = Field(default=None, description="host[:port] for callers; None: as listened on.")
+    worker_id: str | None = Field(
+        default=None, description="Name in the registry; None: host and a random part."
+    )
 
-    capacity: int = Field(1, ge=1, le=64, description="Calls computed at once.")
-    waiting: int = Field(16, ge=0, le=1024, description="Further calls that may wait for a turn.")
-    max_new_tokens: int = Field(16384, ge=1, description="The most tokens that one Decode may ask for.")
+    capacity: int = Field(default=1, ge=1, le=64, description="Calls computed at once.")
+    waiting: int = Field(default=16, ge=0, le=1024, description="Further calls that may wait for a turn.")
+    max_new_tokens: int = Field(
+        default=16384, ge=1, description="The most tokens that one Decode may ask for."
+    )
 
-    lease_seconds: float = Field(120.0, gt=0, description="How long a prefilled segment waits for Compress.")
-    lease_count: int = Field(8, ge=1)
-    lease_bytes: int = Field(2048 * MIB, ge=1)
-    hot_states: int = Field(4, ge=0, description="States kept on the device between segments.")
-    hot_state_bytes: int = Field(1024 * MIB, ge=0)
-    checkpoint_seconds: int = Field(3600, ge=1, description="How long an interrupted Decode can be taken up.")
+    lease_seconds: float = Field(
+        default=120.0, gt=0, description="How long a prefilled segment waits for Compress."
+    )
+    lease_count: int = Field(default=8, ge=1)
+    lease_bytes: int = Field(default=2048 * MIB, ge=1)
+    hot_states: int = Field(default=4, ge=0, description="States kept on the device between segments.")
+    hot_state_bytes: int = Field(default=1024 * MIB, ge=0)
+    checkpoint_seconds: int = Field(
+        default=3600, ge=1, description="How long an interrupted Decode can be taken up."
+    )
 
-    heartbeat_seconds: float = Field(2.0, gt=0)
-    registry_ttl_seconds: float = Field(6.0, gt=0)
-    drain_seconds: float = Field(60.0, ge=0, description="How long running work may go on after SIGTERM.")
-    min_ping_seconds: float = Field(5.0, gt=0, description="Keepalive pings of clients may come this often.")
-    parent_pid: int | None = Field(None, ge=1, description="The worker ends when this process is gone.")
+    heartbeat_seconds: float = Field(default=2.0, gt=0)
+    registry_ttl_seconds: float = Field(default=6.0, gt=0)
+    drain_seconds: float = Field(
+        default=60.0, ge=0, description="How long running work may go on after SIGTERM."
+    )
+    min_ping_seconds: float = Field(
+        default=5.0, gt=0, description="Keepalive pings of clients may come this often."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -1,0 +1,142 @@
+"""What all stages work with, and what they do alike: check a plan, load a state, find a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import redis
+
+from cache_store.errors import ObjectMissing
+from cache_store.layout import StateShape
+from cache_store.naming import Plan, plan_name, policy_seed
+from cache_store.settings import StoreSettings
+from cache_store.states import load_state, read_meta
+from cache_store.store import CacheStore
+from kernel_worker.admission import ComputeSlots
+from kernel_worker.cache import Positions
+from kernel_worker.engine import FOLD_EVERY, Engine
+from kernel_worker.errors import InvalidRequest, StateMismatch
+from kernel_worker.hot_states import HotStates
+from kernel_worker.leases import Leases
+from kernel_worker.model import LoadedModel
+from kernel_worker.settings import WorkerSettings
+from kernels.selection import CompressedKV, SelectionPolicy, make_policy
+
+
+@contextmanager
+def invalid_arguments() -> Iterator[None]:
+    """For checks of a request alone: their ValueError becomes InvalidRequest, with the same sentence."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidRequest(_sentence(str(error))) from error
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def positions_of(plan: Plan) -> Positions:
+    """The plan's positions, as the engine types them."""
+    return "original" if plan.positions == "original" else "dense"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One per process; every part of it is safe to use from several threads.
+
+    slots    for the model
+    readers  for tokenizing, which must not wait for the model, nor the model for it
+    """
+
+    worker_id: str
+    version: str
+    settings: WorkerSettings
+    store_settings: StoreSettings
+    client: redis.Redis
+    engine: Engine
+    slots: ComputeSlots
+    readers: ComputeSlots
+    leases: Leases
+    hot: HotStates
+
+    @property
+    def loaded(self) -> LoadedModel:
+        return self.engine.loaded
+
+    def store(self, tenant: str) -> CacheStore:
+        """The objects of one tenant. Raises InvalidRequest for a name that no tenant can have."""
+        return self._store(tenant, self.store_settings.state_ttl_seconds)
+
+    def checkpoints(self, tenant: str) -> CacheStore:
+        """The same, for what is of use only until an interrupted decode goes on."""
+        return self._store(tenant, self.settings.checkpoint_seconds)
+
+    def _store(self, tenant: str, ttl_seconds: int) -> CacheStore:
+        with invalid_arguments():
+            return CacheStore(
+                self.client,
+                tenant,
+                ttl_seconds=ttl_seconds,
+                byte_budget=self.store_settings.tenant_byte_budget,
+            )
+
+    def state(self, store: CacheStore, plan: Plan, name: str) -> CompressedKV:
+        """The state `name` of a plan, on the device.
+
+        A state in memory is used only while the store has it too: what a user deleted is gone.
+        Raises ObjectMissing, ObjectDamaged, FormatMismatch (another plan, another model), InvalidRequest.
+        """
+        if name == plan_name(plan):
+            return self.engine.empty_state()
+        try:
+            with invalid_arguments():
+                manifest = store.manifest("state", name)
+        except ObjectMissing:
+            self.hot.discard(store.tenant, name)
+            raise
+        hot = self.hot.get(store.tenant, name)
+        if hot is not None and read_meta(store, manifest).plan == plan:
+            return hot
+        state = load_state(store, name, plan, device=self.loaded.device, expect=self.shape)
+        self.hot.put(store.tenant, name, state)
+        return state
+
+    @property
+    def shape(self) -> StateShape:
+        """Sizes of a state of this model, without any entries."""
+        model = self.loaded
+        return StateShape.model_validate(
+            {
+                "layers": model.layers,
+                "kv_heads": model.kv_heads,
+                "entries": 0,
+                "head_dim": model.head_dim,
+                "value_dim": model.head_dim,
+                "dtype": str(model.dtype).removeprefix("torch."),
+            }
+        )
+
+    def policy(self, plan: Plan) -> SelectionPolicy:
+        """The policy of a plan for the model loaded here.
+
+        Raises StateMismatch for another model's plan, InvalidRequest for a policy or budget that cannot be,
+        WindowExceeded where a full state and a segment need more positions than there are.
+        """
+        if plan.model_fingerprint != self.loaded.fingerprint:
+            raise StateMismatch(
+                f"The plan was made for another model than {self.loaded.name}, which this worker serves;"
+                " start the job anew, or start a worker with the other model."
+            )
+        with invalid_arguments():
+            policy = make_policy(
+                plan.policy,
+                entries=plan.cache_entries,
+                seed=policy_seed(plan_name(plan)),
+                parameters=plan.parameters,
+            )
+        if plan.positions == "dense":
+            self.engine.check_window(policy.entries, plan.segment_tokens + FOLD_EVERY, positions="dense")
+        return policy
