@@ -16,10 +16,7 @@ def worker_health(listen: str) -> str:
 
     Raises UsageProblem for an address that names no port.
     """
-    host, _, port = listen.rpartition(":")
-    if not port.isdigit() or int(port) == 0:
-        raise UsageProblem("set --listen or DOCEXPRESS_LISTEN to the host:port that the worker serves on")
-    address = f"{'127.0.0.1' if host in EVERY_ADDRESS else host}:{port}"
+    address = _address(listen)
     with grpc.insecure_channel(address) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
@@ -28,3 +25,12 @@ def worker_health(listen: str) -> str:
         except grpc.RpcError as error:
             return f"nothing at {address} ({error.code().name})"
     return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+
+
+def _address(listen: str) -> str:
+    if listen.startswith("unix:"):
+        return listen
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit() or int(port) == 0:
+        raise UsageProblem("set --listen or DOCEXPRESS_LISTEN to the host:port that the worker serves on")
+    return f"{'127.0.0.1' if host in EVERY_ADDRESS else host}:{port}"

@@ -88,7 +88,7 @@ class Stack:
 
         Ctrl-C and SIGTERM wait meanwhile: an interrupted stop would leave the snapshot unwritten.
         """
-        with _signals_held():
+        with signals_held():
             self._stop()
 
     def _stop(self) -> None:
@@ -136,8 +136,11 @@ class Stack:
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
-    """Not by a mask: the kernel would hand the signal to another thread, and Python on to the main one."""
+def signals_held() -> Iterator[None]:
+    """Ignore Ctrl-C, SIGTERM and SIGHUP for a while; main thread only.
+
+    Not by a mask: the kernel would hand the signal to another thread, and Python on to the main one.
+    """
     held = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.SIG_IGN) for number in held]
     try:
