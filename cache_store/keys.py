@@ -18,8 +18,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 TENANT_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 NAME_PATTERN = r"[0-9a-f]{64}"
 
-# Not a tenant's name, because the keys of the worker registry stand there.
-RESERVED_TENANTS = frozenset({"workers", "worker"})
+# Not a tenant's name, because the keys of the worker registry and of the orchestrator stand there.
+RESERVED_TENANTS = frozenset({"workers", "worker", "celery", "orchestrator"})
 
 
 def check_tenant(tenant: str) -> str:
