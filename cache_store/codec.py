@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import safetensors
 import torch
 from safetensors.torch import load, save
@@ -55,7 +56,8 @@ def decode(
     entries = _unfilled(shape)
     for span, part in zip(shape.spans(), parts, strict=True):
         _fill(entries, span, part)
-    if not bool(torch.isfinite(entries.weights).all()) or bool((entries.weights <= 0).any()):
+    weights = entries.weights.numpy()
+    if not np.isfinite(weights).all() or (weights <= 0).any():
         raise ValueError("weights must be finite and greater than zero")
     on_device = WeightedKV(*(tensor.to(device) for tensor in entries.tensors()))
     return CompressedKV(on_device, seen)
@@ -86,4 +88,6 @@ def _fill(entries: WeightedKV, span: Span, part: bytes) -> None:
                 f"{name} of layer {span.layer} is {tensor.dtype} {tuple(tensor.shape)}, "
                 f"not {place.dtype} {tuple(place.shape)}"
             )
-        place.copy_(tensor)
+        # Bytes by numpy, which copies in this thread: torch would spread each small copy over all cores, and
+        # wait there for whatever else keeps them busy.
+        np.copyto(place.view(torch.uint8).numpy(), tensor.view(torch.uint8).numpy())

@@ -45,7 +45,8 @@ def connect(url: str, *, timeout_seconds: float = 30.0) -> redis.Redis:
         socket_connect_timeout=5.0,
         socket_read_size=READ_BYTES,
         health_check_interval=30,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+        # A lost connection is tried again at once; a reply that stays away is not waited for several times.
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3, supported_errors=(redis.ConnectionError,)),
     )
 
 

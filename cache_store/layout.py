@@ -20,7 +20,7 @@ from cache_store.naming import Plan
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
-# A part's safetensors header names four tensors, their types, shapes and places.
+# A part's safetensors header names four or five tensors, their types, shapes and places.
 HEADER_ROOM = 1024
 
 Dimension = Annotated[int, Field(ge=1, le=65536)]
@@ -38,7 +38,7 @@ class StateShape(BaseModel):
     """Sizes of a state's tensors, which all have rows (layers, kv_heads).
 
     keys [*rows, entries, head_dim], values [*rows, entries, value_dim] in `dtype`; weights [*rows, entries]
-    float32, tokens [*rows, entries] int32.
+    float32, tokens [*rows, entries] int32; where `scored`, scores [*rows, entries] float32.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -49,6 +49,7 @@ class StateShape(BaseModel):
     head_dim: Dimension
     value_dim: Dimension
     dtype: Literal["float64", "float32", "float16", "bfloat16"]
+    scored: bool = False
 
     @model_validator(mode="after")
     def _fits_into_parts(self) -> Self:
@@ -61,7 +62,8 @@ class StateShape(BaseModel):
     @property
     def entry_bytes(self) -> int:
         """Bytes of one entry in all KV heads of one layer."""
-        return self.kv_heads * ((self.head_dim + self.value_dim) * DTYPE_BYTES[self.dtype] + 4 + 4)
+        numbers = 3 if self.scored else 2  # weights, tokens, scores: four bytes each
+        return self.kv_heads * ((self.head_dim + self.value_dim) * DTYPE_BYTES[self.dtype] + 4 * numbers)
 
     @property
     def payload_bytes(self) -> int:

@@ -109,7 +109,8 @@ def _check_plan(name: str, stored: Plan, wanted: Plan) -> None:
 
 
 def _check_shape(name: str, stored: StateShape, wanted: StateShape) -> None:
-    ours, theirs = wanted.model_dump(exclude={"entries"}), stored.model_dump(exclude={"entries"})
+    free = {"entries", "scored"}  # the policy's business, not the model's
+    ours, theirs = wanted.model_dump(exclude=free), stored.model_dump(exclude=free)
     for field_name, value in ours.items():
         if theirs[field_name] != value:
             raise FormatMismatch(
