@@ -1,0 +1,174 @@
+"""Kernel halving: of every two neighbouring points one is kept, so that kernel sums change little.
+
+    kappa(x, x') = exp(c <k, k'>) (<v, v'> + b^2),    b the largest absolute coordinate of the bucket's values
+
+Source: "Low-Rank Thinning" (Carrell et al., arXiv 2502.12063, 2025). `halving_reference` spells it out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from kernels.dispatch import backend
+from kernels.halving_reference import check_halving, kernel_halving_reference
+
+Rule = Literal["greedy", "threshold"]
+
+# A signed sum below this share of the sum of its absolute terms is a tie: rounding would decide it, and
+# differently for other batch sizes. Equal tokens make exact ties common where keys do not know their context.
+_TIE = 1e-11
+_WORK_BYTES = 1 << 22  # of one block of rows: small enough to stay in a CPU's cache
+
+
+class Halving(Protocol):
+    """Which half of every bucket stays."""
+
+    def __call__(self, keys: Tensor, values: Tensor, randoms: Tensor) -> Tensor:
+        """Indices of the P kept points of each bucket, ascending, one of each pair (2i, 2i + 1).
+
+        keys     [*rows, 2P, d]    rows are independent buckets
+        values   [*rows, 2P, d_v]
+        randoms  [*rows, P + 1]    float64 in [0, 1): one number for the bucket, then one for each pair
+
+        Returns [*rows, P] int64. A pure function; the same whatever other rows are in the call.
+        """
+        ...
+
+
+def uniform_halving(keys: Tensor, values: Tensor, randoms: Tensor) -> Tensor:
+    """One point of each pair by a fair coin, whatever the points are: `Halving` without a kernel."""
+    check_halving(keys, values, randoms)
+    pairs = torch.arange(0, keys.shape[-2], 2, device=keys.device)
+    return pairs + (randoms[..., 1:] < 0.5).to(torch.int64)
+
+
+def kernel_halving(
+    keys: Tensor,
+    values: Tensor,
+    randoms: Tensor,
+    *,
+    scale: float | None = None,
+    rule: Rule = "greedy",
+    delta: float = 0.5,
+    multiplier: float = 1.0,
+    centred: bool = True,
+    tile: int = 32,
+) -> Tensor:
+    """`Halving` by the signed kernel sum psi of the pairs already decided; arguments as there, and
+
+    scale       c in the kernel, 1/sqrt(d) by default
+    rule        "greedy" takes the sign against alpha = <psi, f>; "threshold" is the paper's: that sign with
+                probability clip((1 + |alpha| / a) / 2), a = multiplier (1/2 + log(2S / delta)) |f| max |f_j|
+    centred     subtract the bucket's mean key first, which changes no attention output
+    tile        pairs decided between two passes over the prefix
+
+    In each bucket the complement is kept instead where randoms[..., 0] < 1/2, which makes every point equally
+    likely to stay. Computes in float64 on torch, so that decisions do not depend on the batch; memory is
+    O(rows S d) and a work area of some MiB. ValueError for arguments outside what is allowed.
+    """
+    check_halving(keys, values, randoms, rule=rule, delta=delta, multiplier=multiplier)
+    if tile < 1:
+        raise ValueError(f"tile is {tile}; allowed is 1 or more")
+    chosen = backend(keys.device)
+    if chosen == "triton":
+        from kernels.triton.halving import kernel_halving as triton_halving
+
+        return triton_halving(
+            keys, values, randoms, scale=scale, rule=rule, delta=delta, multiplier=multiplier, centred=centred
+        )
+    if chosen == "reference":
+        return kernel_halving_reference(
+            keys, values, randoms, scale=scale, rule=rule, delta=delta, multiplier=multiplier, centred=centred
+        )
+    points, d = keys.shape[-2:]
+    factor = d**-0.5 if scale is None else scale
+    bound = multiplier * (0.5 + math.log(2 * points / delta)) if rule == "threshold" else 0.0
+    flat_keys, flat_values = keys.reshape(-1, points, d), values.reshape(-1, points, values.shape[-1])
+    flat_randoms = randoms.reshape(-1, points // 2 + 1)
+    rows = max(1, _WORK_BYTES // (8 * points * (d + values.shape[-1] + 2 * tile)))
+    signs = []
+    for start in range(0, flat_keys.shape[0], rows):
+        block = (flat[start : start + rows] for flat in (flat_keys, flat_values, flat_randoms))
+        signs.append(_signs(*block, scale=factor, bound=bound, centred=centred, tile=tile))
+    second = (torch.cat(signs) < 0) ^ (flat_randoms[:, :1] < 0.5)
+    kept = torch.arange(0, points, 2, device=keys.device) + second.to(torch.int64)
+    return kept.view(*keys.shape[:-2], points // 2)
+
+
+def _signs(
+    keys: Tensor, values: Tensor, randoms: Tensor, *, scale: float, bound: float, centred: bool, tile: int
+) -> Tensor:
+    """e_i of every pair, +1 or -1: [N, P] from keys [N, S, d], values [N, S, d_v], randoms [N, P + 1]."""
+    points, d_v = values.shape[1:]
+    keys = keys.to(torch.float64)
+    if centred:
+        keys = keys - keys.mean(dim=1, keepdim=True)
+    # By Cauchy and Schwarz no <k, k'> exceeds the largest <k, k>: minus that, no exponential overflows.
+    shift = torch.linalg.vector_norm(keys, dim=-1).amax(-1).square().mul(-scale).view(-1, 1, 1)
+    weighed = keys.new_empty(keys.shape[0], points, d_v + 2)  # (v, b, |(v, b)|) of every point
+    weighed[..., :d_v] = values
+    weighed[..., d_v] = values.abs().amax((1, 2)).unsqueeze(-1)
+    torch.linalg.vector_norm(weighed[..., : d_v + 1], dim=-1, out=weighed[..., d_v + 1])
+    signed = weighed.clone() if points > 2 * tile else weighed  # s_p (v, b) where decided; the norm unsigned
+    signs = keys.new_empty(keys.shape[0], points // 2)
+    norm_max = keys.new_zeros(keys.shape[0], 1)
+    for start in range(0, points, 2 * tile):
+        here = slice(start, min(start + 2 * tile, points))
+        pairs = slice(start // 2, here.stop // 2)
+        own_keys, own, sizes = keys[:, here], weighed[:, here, :-1], weighed[:, here, -1]
+        gram = _exponentials(own_keys, own_keys, scale, shift)
+        g, size = own.new_zeros(2, *sizes.shape)
+        if start:
+            sums = _exponentials(own_keys, keys[:, :start], scale, shift) @ signed[:, :start]
+            g, size = (sums[..., :-1] * own).sum(-1), sums[..., -1]  # [N, 2T]
+        size = _of_pairs((size + _earlier(gram, sizes)) * sizes, 1.0)
+        differences = _difference_gram(gram.mul_(own @ own.mT))
+        limit = _TIE * size
+        if bound:
+            norms = differences.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()  # [N, T]
+            norms_max = torch.cat([norm_max, norms], dim=1).cummax(dim=1).values[:, 1:]
+            norm_max = norms_max[:, -1:]
+            # e_i = -1 with probability clip((1 + alpha / a) / 2), that is where alpha > a (2u - 1).
+            limit += bound * norms * norms_max * (2 * randoms[:, 1:][:, pairs] - 1)
+        signs[:, pairs] = _walk(_of_pairs(g, -1.0), differences, limit)
+        if here.stop < points:
+            signed[:, here, :-1] *= torch.stack([signs[:, pairs], -signs[:, pairs]], -1).view(*sizes.shape, 1)
+    return signs
+
+
+def _exponentials(a: Tensor, b: Tensor, scale: float, shift: Tensor) -> Tensor:
+    """exp(scale <a_i, b_j> + shift): [N, A, B]."""
+    return torch.baddbmm(shift.expand(-1, a.shape[1], b.shape[1]), a, b.mT, alpha=scale).exp_()
+
+
+def _earlier(gram: Tensor, sizes: Tensor) -> Tensor:
+    """Of every point the sum of |kappa| / |(v, b)| at most over the earlier pairs of its tile: [N, 2T]."""
+    below = gram.tril(-1)
+    below.diagonal(-1, 1, 2)[:, ::2] = 0.0  # a pair is not earlier than itself
+    return (below @ sizes.unsqueeze(-1)).squeeze(-1)
+
+
+def _of_pairs(numbers: Tensor, sign: float) -> Tensor:
+    """First of each pair plus `sign` times the second: [N, 2T] to [N, T]."""
+    return torch.add(numbers[:, 0::2], numbers[:, 1::2], alpha=sign)
+
+
+def _difference_gram(kernel: Tensor) -> Tensor:
+    """<f_i, f_j> of all pairs: [N, 2T, 2T] to [N, T, T]."""
+    rows = kernel[:, 0::2] - kernel[:, 1::2]
+    return rows[..., 0::2] - rows[..., 1::2]
+
+
+def _walk(alpha: Tensor, differences: Tensor, limit: Tensor) -> Tensor:
+    """The signs of a tile in order, each pair seeing those before it: [N, T]."""
+    alpha, limit = alpha.T.contiguous(), limit.T.contiguous()  # rows of pairs: every step is contiguous
+    gram = differences.permute(1, 2, 0).contiguous()  # [T, T, N]
+    signs = torch.ones_like(alpha)
+    for i in range(alpha.shape[0]):
+        signs[i].masked_fill_(alpha[i] > limit[i], -1.0)
+        alpha[i + 1 :].addcmul_(gram[i, i + 1 :], signs[i])
+    return signs.T
