@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import safetensors
 import torch
 from safetensors.torch import load, save
+from torch import Tensor
 
 from cache_store.layout import DTYPE_BYTES, Span, StateShape
 from kernels.selection.policy import CompressedKV
 from kernels.weighted_kv import WeightedKV
 
 _NAMES = ("keys", "values", "weights", "tokens")
+_SCORES = "scores"
 _DTYPES = {name: getattr(torch, name) for name in DTYPE_BYTES}
 
 
@@ -30,6 +32,7 @@ def shape_of(kv: CompressedKV) -> StateShape:
             "head_dim": entries.keys.shape[-1],
             "value_dim": entries.values.shape[-1],
             "dtype": str(entries.keys.dtype).removeprefix("torch."),
+            "scored": kv.scores is not None,
         }
     )
 
@@ -37,13 +40,12 @@ def shape_of(kv: CompressedKV) -> StateShape:
 def encode(kv: CompressedKV) -> Iterator[bytes]:
     """The parts of a state, in the order of `StateShape.spans`. The same entries give the same bytes."""
     shape = shape_of(kv)
-    tensors = [tensor.detach().cpu() for tensor in kv.entries.tensors()]
+    tensors = dict(zip(_NAMES, kv.entries.tensors(), strict=True))
+    if kv.scores is not None:
+        tensors[_SCORES] = kv.scores
+    tensors = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
     for layer, start, stop in shape.spans():
-        part = {
-            name: tensor[layer, :, start:stop].contiguous()
-            for name, tensor in zip(_NAMES, tensors, strict=True)
-        }
-        yield save(part)
+        yield save({name: tensor[layer, :, start:stop].contiguous() for name, tensor in tensors.items()})
 
 
 def decode(
@@ -53,35 +55,37 @@ def decode(
 
     Raises ValueError where a part does not hold the tensors that `shape` promises.
     """
-    entries = _unfilled(shape)
+    tensors = _unfilled(shape)
     for span, part in zip(shape.spans(), parts, strict=True):
-        _fill(entries, span, part)
-    weights = entries.weights.numpy()
+        _fill(tensors, span, part)
+    weights = tensors["weights"].numpy()
     if not np.isfinite(weights).all() or (weights <= 0).any():
         raise ValueError("weights must be finite and greater than zero")
-    on_device = WeightedKV(*(tensor.to(device) for tensor in entries.tensors()))
-    return CompressedKV(on_device, seen)
+    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+    scores = tensors.pop(_SCORES, None)
+    return CompressedKV(WeightedKV(**tensors), seen, scores)
 
 
-def _unfilled(shape: StateShape) -> WeightedKV:
+def _unfilled(shape: StateShape) -> dict[str, Tensor]:
     rows, dtype = (shape.layers, shape.kv_heads, shape.entries), _DTYPES[shape.dtype]
-    return WeightedKV(
-        torch.empty((*rows, shape.head_dim), dtype=dtype),
-        torch.empty((*rows, shape.value_dim), dtype=dtype),
-        torch.empty(rows),
-        torch.empty(rows, dtype=torch.int32),
-    )
+    tensors = {
+        "keys": torch.empty((*rows, shape.head_dim), dtype=dtype),
+        "values": torch.empty((*rows, shape.value_dim), dtype=dtype),
+        "weights": torch.empty(rows),
+        "tokens": torch.empty(rows, dtype=torch.int32),
+    }
+    return tensors | {_SCORES: torch.empty(rows)} if shape.scored else tensors
 
 
-def _fill(entries: WeightedKV, span: Span, part: bytes) -> None:
+def _fill(tensors: Mapping[str, Tensor], span: Span, part: bytes) -> None:
     try:
         found = load(part)
     except safetensors.SafetensorError as error:
         raise ValueError(f"a part of layer {span.layer} is not safetensors: {error}") from error
-    if found.keys() != set(_NAMES):
-        raise ValueError(f"a part of layer {span.layer} holds {sorted(found)}, not {sorted(_NAMES)}")
-    for name in _NAMES:
-        place = getattr(entries, name)[span.layer, :, span.start : span.stop]
+    if found.keys() != tensors.keys():
+        raise ValueError(f"a part of layer {span.layer} holds {sorted(found)}, not {sorted(tensors)}")
+    for name, whole in tensors.items():
+        place = whole[span.layer, :, span.start : span.stop]
         tensor = found[name]
         if tensor.shape != place.shape or tensor.dtype != place.dtype:
             raise ValueError(

@@ -38,7 +38,7 @@ class Plan:
         _check_whole("segment_tokens", self.segment_tokens, 1, 2**31 - 1)
         _check_whole("seed", self.seed, 0, 2**64 - 1)
         _check_text("model_fingerprint", self.model_fingerprint, r"[\x21-\x7e]{1,128}")
-        _check_text("policy", self.policy, r"[a-z0-9_-]{1,64}")
+        _check_text("policy", self.policy, r"[a-z0-9_+-]{1,64}")
         _check_text("positions", self.positions, "|".join(POSITIONS))
         if not isinstance(self.parameters, Mapping):
             raise ValueError(f"parameters is a {type(self.parameters).__name__}; allowed is a mapping")

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import redis
 
 from cache_store.manifest import Manifest
 from cache_store.store import CacheStore
+
+
+class NeverRead:
+    """Parts that nobody may ask for."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise AssertionError("the parts were asked for")
 
 
 def name_of(text: str) -> str:

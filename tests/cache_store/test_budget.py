@@ -12,7 +12,7 @@ import redis
 from cache_store.errors import BudgetExceeded
 from cache_store.store import CacheStore
 from cache_store.upload import OBJECT_OVERHEAD
-from tests.cache_store.helpers import keys_of, name_of, put, wait_until
+from tests.cache_store.helpers import NeverRead, keys_of, name_of, put, wait_until
 
 # Room for ten objects of 1,000 bytes.
 BUDGET = 10 * (1000 + OBJECT_OVERHEAD)
@@ -37,13 +37,8 @@ def test_exactly_the_budget_fits(small: CacheStore) -> None:
 def test_refused_before_the_first_part_is_made(small: CacheStore, redis_client: redis.Redis) -> None:
     fill(small, 9)
     before = keys_of(redis_client)
-
-    def parts() -> Iterator[bytes]:
-        raise AssertionError("the work was begun")
-        yield b""
-
     with pytest.raises(BudgetExceeded, match=r"needs 0\.0 MiB, and tenant .* left of its budget"):
-        small.put("state", name_of("too much"), parts(), size=1001)
+        small.put("state", name_of("too much"), NeverRead(), size=1001)
     assert keys_of(redis_client) == before
     assert small.usage().bytes == 9 * (1000 + OBJECT_OVERHEAD)
 

@@ -130,7 +130,7 @@ def test_silent_server_is_unavailable_after_the_time_out(full_server: redis.Redi
     client = connect(f"redis://{options['host']}:{options['port']}/0", timeout_seconds=0.2)
     store = CacheStore(client, "t")
     put(store, NAME, b"x")
-    process = int(client.info("server")["process_id"])  # type: ignore[index]
+    process = int(client.info("server")["process_id"])
     os.kill(process, signal.SIGSTOP)
     try:
         with pytest.raises(StoreUnavailable, match="cannot be reached: Timeout"):

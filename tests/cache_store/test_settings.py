@@ -55,4 +55,4 @@ def test_frozen_and_silent_about_passwords(monkeypatch: pytest.MonkeyPatch) -> N
     settings = StoreSettings()
     assert "geheim" not in repr(settings)
     with pytest.raises(ValidationError, match="frozen"):
-        settings.state_ttl_seconds = 60  # type: ignore[misc]
+        settings.state_ttl_seconds = 60

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import redis
 
@@ -11,14 +9,9 @@ from cache_store.errors import ObjectMissing
 from cache_store.manifest import MAX_PART_BYTES, MAX_PARTS
 from cache_store.store import CacheStore
 from cache_store.upload import OBJECT_OVERHEAD
-from tests.cache_store.helpers import keys_of, name_of, put
+from tests.cache_store.helpers import NeverRead, keys_of, name_of, put
 
 NAME = name_of("object")
-
-
-def never_read() -> Iterator[bytes]:
-    raise AssertionError("the parts of an object that exists were asked for")
-    yield b""
 
 
 def test_what_is_put_can_be_read(store: CacheStore) -> None:
@@ -45,7 +38,7 @@ def test_object_without_parts(store: CacheStore) -> None:
 
 def test_existing_object_is_touched_and_not_written(store: CacheStore) -> None:
     first = put(store, NAME, b"bytes")
-    again = store.put("state", NAME, never_read(), size=5)
+    again = store.put("state", NAME, NeverRead(), size=5)
     assert again == first
     assert store.usage().bytes == 5 + OBJECT_OVERHEAD
 

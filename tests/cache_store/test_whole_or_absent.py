@@ -78,6 +78,7 @@ def test_killed_writer_leaves_only_what_expires(
     assert all(0 < int(redis_client.pttl(key)) <= LEASE_MS for key in parts)
     # When the lease ends, its bytes no longer count, and what is left of the parts goes with it.
     (member,) = redis_client.zrange(store.keys.expiry, 0, -1)
+    assert isinstance(member, bytes)
     redis_client.zadd(store.keys.expiry, {member: 1})
     assert store.usage().bytes == 0
     assert keys_of(redis_client) == set()
@@ -162,17 +163,19 @@ def test_state_survives_while_writers_and_deleters_race(store: CacheStore) -> No
                 put(store, NAME, *payload)
             store.delete("state", NAME)
 
-    def read() -> None:
+    def read() -> bool:
+        """Whether both outcomes have been seen."""
         try:
             assert list(store.parts("state", NAME)) == payload
             outcomes.add("whole")
         except ObjectMissing:
             outcomes.add("absent")
+        return outcomes == {"whole", "absent"}
 
     with ThreadPoolExecutor(2) as pool:
         writers = [pool.submit(write) for _ in range(2)]
         try:
-            wait_until(lambda: read() or outcomes == {"whole", "absent"})
+            wait_until(read)
             for _ in range(100):
                 read()
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 from pydantic import ValidationError
@@ -20,7 +22,7 @@ from cache_store.worker_registry import (
 from tests.cache_store.helpers import keys_of, wait_until
 
 
-def record(worker_id: str = "w1", **fields: object) -> WorkerRecord:
+def record(worker_id: str = "w1", **fields: Any) -> WorkerRecord:
     values: dict[str, object] = {
         "id": worker_id,
         "address": "127.0.0.1:50051",
@@ -108,7 +110,7 @@ def test_fields_of_newer_workers_are_ignored() -> None:
     [{"id": ""}, {"id": "a b"}, {"id": "a\n"}, {"address": ""}, {"capacity": 0}, {"device": "a\x1b[0m"}],
     ids=str,
 )
-def test_a_worker_cannot_announce_nonsense(fields: dict[str, object]) -> None:
+def test_a_worker_cannot_announce_nonsense(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         record(**fields)
 
