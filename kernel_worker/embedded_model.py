@@ -41,20 +41,25 @@ def converted(cache_dir: Path | None = None) -> Path:
     The folder appears whole or not at all, and is made again where its weights do not have the checksum of
     the day they were written. Raises ModelUnknown without the package, ModelDamaged where its file differs.
     """
-    root = cache_dir or Path(os.environ.get(CACHE_DIR) or Path.home() / ".cache" / "docexpress")
-    folder = root / "models" / f"{NAME}-{_SHA256[:12]}-{_VERSION}"
-    if _intact(folder):
-        return folder
+    place = folder(cache_dir)
+    if _intact(place):
+        return place
     source = _source()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_suffix(".lock")):
-        if not _intact(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(place.with_name(place.name + ".lock")):
+        if not _intact(place):
+            shutil.rmtree(place, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
                 made = Path(scratch) / "model"
                 _convert(source, made)
-                made.rename(folder)
-    return folder
+                made.rename(place)
+    return place
+
+
+def folder(cache_dir: Path | None = None) -> Path:
+    """Where the converted model is, or will be."""
+    root = cache_dir or Path(os.environ.get(CACHE_DIR) or Path.home() / ".cache" / "docexpress")
+    return root / "models" / f"{NAME}-{_SHA256[:12]}-{_VERSION}"
 
 
 def _source() -> Path:
@@ -74,7 +79,7 @@ def _source() -> Path:
     )
 
 
-def _convert(source: Path, folder: Path) -> None:
+def _convert(source: Path, place: Path) -> None:
     location: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
     read = transformers.AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **location)
     config = read.config
@@ -83,11 +88,11 @@ def _convert(source: Path, folder: Path) -> None:
         del config.quantization_config
     model = transformers.LlamaForCausalLM(config)
     model.load_state_dict(read.state_dict())
-    model.save_pretrained(folder)
+    model.save_pretrained(place)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source.parent, **location)
-    tokenizer.save_pretrained(folder)
-    _restore_digits(folder / "tokenizer.json")
-    (folder / _CHECKSUM).write_text(_sha256(folder / _WEIGHTS))
+    tokenizer.save_pretrained(place)
+    _restore_digits(place / "tokenizer.json")
+    (place / _CHECKSUM).write_text(_sha256(place / _WEIGHTS))
 
 
 def _restore_digits(path: Path) -> None:
@@ -98,9 +103,9 @@ def _restore_digits(path: Path) -> None:
     tokenizers.Tokenizer.from_str(json.dumps(rules)).save(str(path))
 
 
-def _intact(folder: Path) -> bool:
+def _intact(place: Path) -> bool:
     try:
-        return _sha256(folder / _WEIGHTS) == (folder / _CHECKSUM).read_text()
+        return _sha256(place / _WEIGHTS) == (place / _CHECKSUM).read_text()
     except FileNotFoundError:
         return False
 

@@ -126,12 +126,13 @@ class Engine:
         """
         if fold_every < 1:
             raise InvalidRequest(f"fold_every is {fold_every}, but must be at least 1.")
-        if checkpoint is None:
-            self._check(state, prompt_ids, positions)
-        else:
-            self._check(checkpoint.state, checkpoint.ids, positions)
+        if checkpoint is not None:
+            state, prompt_ids = checkpoint.state, checkpoint.ids[-1:]
+        self._check(state, prompt_ids, positions)
         if positions == "dense":
-            self.check_window(policy.entries, fold_every, positions=positions)
+            # A short text never fills the budget.
+            whole = state.seen + len(prompt_ids) + sampling.max_new_tokens
+            self.check_window(min(policy.entries + fold_every, whole), 0, positions=positions)
         return self._decode(policy, state, prompt_ids, positions, sampling, checkpoint, fold_every)
 
     def _decode(
@@ -153,9 +154,10 @@ class Engine:
                 return
             yield DecodeStep(0, checkpoint.ids[0], checkpoint)
         state, ids = checkpoint.state, list(checkpoint.ids)
-        cache = None
+        cache: TokenCache | None = None
         while len(ids) < sampling.max_new_tokens:
-            if positions == "original" and state.seen + (cache.length if cache else 0) >= self.loaded.window:
+            read = state.seen if cache is None else cache.get_seq_length()
+            if positions == "original" and read >= self.loaded.window:
                 break
             with torch.inference_mode():
                 if cache is None:
