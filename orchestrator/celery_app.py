@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from orchestrator.errors import OptionError
 from orchestrator.job_keys import CELERY_PREFIX
@@ -41,13 +41,16 @@ def broker_url(redis_url: str) -> str:
 def _messages(settings: Settings) -> dict[str, Any]:
     """How messages travel. The visibility time-out is set in all three places where Celery looks for it; were
     they to differ, a long task would be delivered twice."""
+    exchange = Exchange("docexpress", type="direct")
     timeout = {"visibility_timeout": settings.visibility_timeout}
     return {
         "accept_content": ["json"],
         "task_serializer": "json",
         "task_ignore_result": True,
-        "task_queues": [Queue(name) for name in QUEUES],
+        "task_queues": [Queue(name, exchange, routing_key=name) for name in QUEUES],
         "task_default_queue": QUEUES[0],
+        "task_default_exchange": exchange.name,
+        "task_default_routing_key": QUEUES[0],
         "task_create_missing_queues": False,
         "visibility_timeout": settings.visibility_timeout,
         "result_backend_transport_options": timeout,
@@ -109,6 +112,7 @@ def start_again() -> None:
 
 def _arguments(threads: int, queues: Sequence[str]) -> list[str]:
     return [
+        "--quiet",
         "worker",
         "--pool=threads",
         f"--concurrency={threads}",

@@ -108,13 +108,12 @@ def _guess(data: bytes, title: str) -> str:
     """
     if b"\x00" in data:
         raise DocumentError(f"{title} is a binary file; text and markdown files are read")
-    best = from_bytes(data[:_SAMPLE_BYTES]).best()
+    matches = from_bytes(data[:_SAMPLE_BYTES])
+    best = matches.best()
     if best is None:
         raise DocumentError(f"{title} is a binary file, or text in an unknown encoding")
-    fitting = {best.encoding, *best.could_be_from_charset}
-    if not fitting.isdisjoint(_WESTERN):
-        return _western(data)
-    return best.encoding
+    fitting = {name for match in matches for name in (match.encoding, *match.could_be_from_charset)}
+    return best.encoding if fitting.isdisjoint(_WESTERN) else _western(data)
 
 
 def _western(data: bytes) -> str:

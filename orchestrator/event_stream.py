@@ -20,7 +20,8 @@ def follow(jobs: JobStore, tenant: str, job_id: str, after: str = "0-0") -> Iter
     """Events after an id as they come, until the terminal one. Raises UnknownJob, JobStoreUnavailable.
 
     The stream is bounded, so old events may have left it. Tokens among them are taken from the job's list of
-    tokens and told under the id of the event that showed the gap.
+    tokens and told under the id of the event that showed the gap. If the event `after` itself has left the
+    stream, nobody knows which tokens were told before it, and they are told again.
     """
     jobs.load(tenant, job_id)
     keys = JobKeys(tenant, job_id)

@@ -20,6 +20,7 @@ TERMINAL = frozenset({"done", "failed", "cancelled"})
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _POSITIONS = ("auto", "dense", "original")
 _MAX_SEED = 2**63 - 1
+_MAX_COUNT = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,9 +46,8 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         """Raises OptionError for a value that no worker would accept."""
-        _at_least("cache_entries", self.cache_entries, 1)
-        _at_least("segment_tokens", self.segment_tokens, 1)
-        _at_least("max_new_tokens", self.max_new_tokens, 1)
+        for name in ("cache_entries", "segment_tokens", "max_new_tokens"):
+            _positive(name, getattr(self, name))
         _require("seed", self.seed, 0 <= self.seed <= _MAX_SEED, "an integer from 0 to 2^63 - 1")
         _require("temperature", self.temperature, _finite(self.temperature, 0.0), "a number of at least 0")
         _require("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "a number above 0 and at most 1")
@@ -163,8 +163,8 @@ class JobResult:
         return cls(text=text, **{name: data[name] for name in names})
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    _require(name, value, value >= least, f"an integer of at least {least}")
+def _positive(name: str, value: int) -> None:
+    _require(name, value, 1 <= value <= _MAX_COUNT, f"an integer from 1 to {_MAX_COUNT}")
 
 
 def _finite(value: float, least: float) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, model_validator
 
+from cache_store.keys import check_tenant
 from cache_store.settings import StoreSettings
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
@@ -20,7 +21,7 @@ class Settings(StoreSettings):
     with its model is registered at all; for a busy one it waits as long as it takes.
     """
 
-    tenant: str = "default"
+    tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
     document_bytes_limit: ByteSize = Field(default=ByteSize(64 * 1024**2), gt=0)
     concurrency: int = Field(default=8, ge=1, le=512)
     max_attempts: int = Field(default=5, ge=1, le=100)

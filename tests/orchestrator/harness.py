@@ -74,9 +74,7 @@ class Orchestrator:
         self.jobs = JobStore(self.client, settings)
         self.pool = Pool(self.client, settings)
         self.dispatcher = Dispatcher(self.jobs, self.pool, self.queue, settings)
-        self.runner = Runner(
-            self.jobs, self.pool, self.channels, self.stores, self.dispatcher, settings
-        )
+        self.runner = Runner(self.jobs, self.pool, self.channels, self.stores, self.dispatcher, settings)
         self.reaper = Reaper(self.client, self.jobs, self.dispatcher, settings, uuid.uuid4().hex)
 
     @property

@@ -228,9 +228,7 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
         self.leases.discard(request.lease)
         return pb.ReleaseResponse()
 
-    def _require(
-        self, tenant: str, plan: pb.StatePlan, name: str, context: grpc.ServicerContext
-    ) -> None:
+    def _require(self, tenant: str, plan: pb.StatePlan, name: str, context: grpc.ServicerContext) -> None:
         if name != plan_name(_plan(plan)) and not self._store(tenant).exists("state", [name])[0]:
             context.abort(grpc.StatusCode.NOT_FOUND, f"state {name[:8]} is gone")
 
@@ -260,7 +258,5 @@ def _save_state(store: CacheStore, name: str, plan: Plan, seen: int) -> int:
     )
     meta = StateMeta(plan=plan, seen=seen, shape=shape)
     parts = [bytes((span.stop - span.start) * shape.entry_bytes + 8) for span in shape.spans()]
-    manifest = store.put(
-        "state", name, parts, size=shape.size_bound(), meta=meta.model_dump(mode="json")
-    )
+    manifest = store.put("state", name, parts, size=shape.size_bound(), meta=meta.model_dump(mode="json"))
     return manifest.size
