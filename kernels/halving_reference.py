@@ -19,7 +19,7 @@ def kernel_halving_reference(
     multiplier: float = 1.0,
     centred: bool = True,
 ) -> Tensor:
-    """`halving.kernel_halving`, same arguments and result, by each bucket's S x S kernel matrix in float64."""
+    """`halving.kernel_halving`, same arguments and result, by each bucket's whole kernel matrix, float64."""
     check_halving(keys, values, randoms, rule=rule, delta=delta, multiplier=multiplier)
     points, d = keys.shape[-2:]
     factor = d**-0.5 if scale is None else scale

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kernels.selection.exact import ExactPolicy
+from kernels.selection.express import ExpressPolicy
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.selection.streaming import StreamingPolicy
 from kernels.selection.uniform import UniformPolicy
@@ -15,7 +16,7 @@ from kernels.selection.uniform import UniformPolicy
 __all__ = ["POLICIES", "CompressedKV", "SelectionPolicy", "make_policy"]
 
 _CLASSES: Mapping[str, type[Any]] = MappingProxyType(
-    {policy.name: policy for policy in (ExactPolicy, StreamingPolicy, UniformPolicy)}
+    {policy.name: policy for policy in (ExactPolicy, StreamingPolicy, UniformPolicy, ExpressPolicy)}
 )
 POLICIES: tuple[str, ...] = tuple(_CLASSES)
 """Names that `make_policy` knows."""
@@ -48,6 +49,7 @@ def make_policy(
 
 def _parse(name: str, kind: str, text: str) -> int | float | bool | str:
     """The text of one parameter as the type of its field."""
+    kind = kind.removesuffix(" | None")
     if kind == "bool":
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{name} is {text!r}; allowed are true and false")
