@@ -41,7 +41,10 @@ class StateCache(Cache):  # type: ignore[misc]
         self.rotary = rotary
         self.first = len(entries) if positions == "dense" else state.seen
         self.length = 0  # new tokens so far
-        self._dense = positions == "dense"
+        self.queries: list[Tensor] | None = None
+        """Set to [] to record un-rotated queries of new tokens: [Hq, S, d] for each layer of each call."""
+        self.scale: float | None = None  # of the softmax, known after the first call
+        self.positions = positions
         self._new_keys = entries.keys.new_empty((*entries.rows, room, entries.keys.shape[-1]))
         self._new_values = entries.values.new_empty((*entries.rows, room, entries.values.shape[-1]))
 
@@ -66,6 +69,11 @@ class StateCache(Cache):  # type: ignore[misc]
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> Tensor:
         """Attention of new tokens: q [1, Hq, S, d], k and v [1, Hkv, S, d] -> [1, Hq, S, d_v]."""
 
+    def _record(self, q: Tensor, scale: float | None) -> None:
+        if self.queries is not None:
+            self.queries.append(q[0])
+            self.scale = q.shape[-1] ** -0.5 if scale is None else scale
+
     def _rotated_entries(self, layer: int, angles: Angles | None) -> Tensor:
         """Keys of one layer's entries, [1, kv_heads, C, d]; angles where they are the same for all rows."""
         keys = self.state.entries.keys[layer]
@@ -77,7 +85,7 @@ class StateCache(Cache):  # type: ignore[misc]
 
     def _entry_angles(self) -> Angles | None:
         keys = self.state.entries.keys
-        if not self._dense:
+        if self.positions != "dense":
             return None
         return self.rotary.angles(dense_positions(keys.shape[2], 0, keys.device), keys)
 
@@ -108,6 +116,7 @@ class SegmentCache(StateCache):
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> Tensor:
         if self._on_layer is not None and layer:
             self._on_layer(layer)
+        self._record(q, scale)
         keys = self._rotated_entries(layer, self._prefix_angles)
         values = self.state.entries.values[layer].unsqueeze(0)
         q, k = self.rotary.rotate_both(q, k, self._segment_angles)
@@ -148,6 +157,7 @@ class TokenCache(StateCache):
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> Tensor:
         place = self._entries + self.length
+        self._record(q, scale)
         q, k = self.rotary.rotate_both(q, k, self._angles)
         self._keys[layer, :, place] = k[0, :, 0]
         self._values[layer, :, place] = v[0, :, 0]

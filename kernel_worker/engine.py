@@ -13,9 +13,11 @@ from kernel_worker import attention
 from kernel_worker.cache import Positions, SegmentCache, StateCache, TokenCache
 from kernel_worker.errors import InvalidRequest, StateMismatch, WindowExceeded
 from kernel_worker.model import LoadedModel
+from kernel_worker.observed import Observed, probe_ids, stacked
 from kernel_worker.sampling import Sampling, choose
+from kernels.selection.observation import Observation
 from kernels.selection.policy import CompressedKV, SelectionPolicy
-from kernels.weighted_kv import WeightedKV
+from kernels.weighted_kv import WeightedKV, concat
 
 FOLD_EVERY = 64
 
@@ -102,6 +104,39 @@ class Engine:
                 on_layer(self.loaded.layers)
             return cache.finish()
 
+    def observe(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        segment: WeightedKV,
+        ids: Sequence[int],
+        *,
+        positions: Positions,
+    ) -> Observation | None:
+        """What `policy.fold` wants to observe after `state` and the segment of these ids; None for nothing.
+
+        Runs the tokens of the policy's probe; nothing of them stays. Raises InvalidRequest, WindowExceeded.
+        """
+        if policy.probe is None:
+            return None
+        probe, own = probe_ids(policy.probe, self.loaded.prompt, ids)
+        before = len(segment) - own
+        past = CompressedKV(concat([state.entries, segment.slice(0, before)]), state.seen + before)
+        self._check(past, probe, positions)
+        with torch.inference_mode():
+            cache = self._segment_cache(policy, past, len(probe), positions)
+            cache.queries = []
+            self._forward(self.loaded.model.base_model, cache, probe)
+            cache.length = len(probe)
+            return self._observed(cache, concat([state.entries, segment]), own)
+
+    def _observed(self, cache: StateCache, known: WeightedKV, own: int) -> Observation | None:
+        """The recorded queries of a cache's new tokens; None where nothing was recorded."""
+        if not cache.queries or cache.scale is None:
+            return None
+        raw = stacked(cache.queries, self.loaded.layers)
+        return Observed(known, raw, cache.first, self.loaded.rotary, cache.positions, cache.scale, own)
+
     def decode(
         self,
         policy: SelectionPolicy,
@@ -171,7 +206,7 @@ class Engine:
             checkpoint = None
             if cache.length == fold_every:
                 with torch.inference_mode():
-                    state = policy.fold(state, cache.new_entries())
+                    state = self._fold(policy, state, cache)
                 cache, checkpoint = None, DecodeCheckpoint(state, tuple(ids))
             yield DecodeStep(len(ids) - 1, token, checkpoint)
         yield DecodeStep(len(ids), None, finish="length")
@@ -185,8 +220,16 @@ class Engine:
         sampling: Sampling,
     ) -> DecodeCheckpoint:
         cache = self._segment_cache(policy, state, len(prompt_ids), positions)
+        if policy.probe is not None:
+            cache.queries = []
         token = choose(self._logits(cache, prompt_ids), (), sampling)
-        return DecodeCheckpoint(policy.fold(state, cache.finish()), (token,))
+        cache.finish()
+        return DecodeCheckpoint(self._fold(policy, state, cache), (token,))
+
+    def _fold(self, policy: SelectionPolicy, state: CompressedKV, cache: StateCache) -> CompressedKV:
+        """The state after a cache's new tokens, whose own queries are what the policy observes."""
+        new = cache.new_entries()
+        return policy.fold(state, new, self._observed(cache, concat([state.entries, new]), len(new)))
 
     def _segment_cache(
         self,
@@ -202,7 +245,10 @@ class Engine:
     def _token_cache(
         self, policy: SelectionPolicy, state: CompressedKV, positions: Positions, room: int
     ) -> TokenCache:
-        return TokenCache(state, policy.log_weights(state.entries), self.loaded.rotary, positions, room)
+        cache = TokenCache(state, policy.log_weights(state.entries), self.loaded.rotary, positions, room)
+        if policy.probe is not None:
+            cache.queries = []
+        return cache
 
     def _logits(self, cache: StateCache, ids: Sequence[int]) -> Tensor:
         """Logits [vocabulary] after the last of the ids."""

@@ -10,7 +10,7 @@ import torch
 from cache_store.manifest import Manifest
 from cache_store.states import read_meta, save_state
 from kernel_worker.calls import Call
-from kernel_worker.stages.desk import Desk
+from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
 from kernel_worker.stages.segments import Segment, SegmentRequest, find_segment, load_parent
 from kernels.weighted_kv import WeightedKV
 
@@ -50,8 +50,12 @@ def _fold(desk: Desk, segment: Segment, new: WeightedKV) -> tuple[Manifest, floa
     manifest = _stored(segment)
     if manifest is None:
         parent = load_parent(desk, segment)
-        with torch.inference_mode():
-            state = segment.policy.fold(parent, new)
+        # A policy may refuse what it would have to hold: its own sentence tells.
+        with torch.inference_mode(), invalid_arguments():
+            observed = desk.engine.observe(
+                segment.policy, parent, new, segment.ids, positions=positions_of(segment.request.plan)
+            )
+            state = segment.policy.fold(parent, new, observed)
         request = segment.request
         manifest = save_state(segment.store, segment.child, state, request.plan, request.parent)
         desk.hot.put(request.tenant, segment.child, state)

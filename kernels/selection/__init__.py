@@ -8,16 +8,34 @@ from types import MappingProxyType
 from typing import Any
 
 from kernels.selection.exact import ExactPolicy
+from kernels.selection.expected_attention import ExpectedAttentionPolicy
 from kernels.selection.express import ExpressPolicy
+from kernels.selection.importance import ImportancePolicy
+from kernels.selection.keydiff import KeyDiffPolicy
+from kernels.selection.knorm import KnormPolicy
+from kernels.selection.kvzip import KVzipPolicy
 from kernels.selection.policy import CompressedKV, SelectionPolicy
+from kernels.selection.pyramidkv import PyramidKVPolicy
+from kernels.selection.snapkv import SnapKVPolicy
 from kernels.selection.streaming import StreamingPolicy
 from kernels.selection.uniform import UniformPolicy
 
 __all__ = ["POLICIES", "CompressedKV", "SelectionPolicy", "make_policy"]
 
-_CLASSES: Mapping[str, type[Any]] = MappingProxyType(
-    {policy.name: policy for policy in (ExactPolicy, StreamingPolicy, UniformPolicy, ExpressPolicy)}
+_POLICIES = (
+    ExactPolicy,
+    StreamingPolicy,
+    UniformPolicy,
+    ExpressPolicy,
+    SnapKVPolicy,
+    PyramidKVPolicy,
+    ExpectedAttentionPolicy,
+    KeyDiffPolicy,
+    KnormPolicy,
+    KVzipPolicy,
+    ImportancePolicy,
 )
+_CLASSES: Mapping[str, type[Any]] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 POLICIES: tuple[str, ...] = tuple(_CLASSES)
 """Names that `make_policy` knows."""
 

@@ -34,6 +34,22 @@ def test_round_trip(entries: int, dtype: torch.dtype) -> None:
     assert_same(kv, decode(shape_of(kv), kv.seen, encode(kv)))
 
 
+@pytest.mark.parametrize("entries", [0, 1, 63], ids=lambda entries: f"C{entries}")
+def test_scores_travel_with_the_entries(entries: int) -> None:
+    plain = make_state(entries)
+    scored = CompressedKV(plain.entries, plain.seen, torch.rand(3, 2, entries))
+    read = decode(shape_of(scored), scored.seen, encode(scored))
+    assert_same(scored, read)
+    assert read.scores is not None
+    assert scored.scores is not None
+    assert torch.equal(read.scores, scored.scores)
+    if entries:
+        with pytest.raises(ValueError, match="scores"):
+            decode(shape_of(plain), plain.seen, encode(scored))
+        with pytest.raises(ValueError, match="scores"):
+            decode(shape_of(scored), scored.seen, encode(plain))
+
+
 def test_special_values_survive() -> None:
     kv = make_state(3)
     kv.entries.keys[0, 0, 0, :3] = torch.tensor([float("nan"), float("-inf"), -0.0])
