@@ -7,7 +7,7 @@ import ssl
 import sys
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from celery import Celery
 from kombu import Exchange, Queue
@@ -35,7 +35,7 @@ def broker_url(redis_url: str) -> str:
     if parts.scheme != "unix":
         return redis_url
     query = parts.query.replace("db=", "virtual_host=")
-    return urlunsplit(("redis+socket", parts.netloc, parts.path, query, ""))
+    return f"redis+socket://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
 
 
 def _messages(settings: Settings) -> dict[str, Any]:

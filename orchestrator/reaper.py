@@ -37,7 +37,7 @@ class Reaper:
 
     def tick(self) -> bool:
         """One round over all unfinished jobs; False if another orchestrator's reaper is at it."""
-        life = int(max(10.0, 4 * self.settings.reaper_interval) * 1000)
+        life = int(max(3.0, 4 * self.settings.reaper_interval) * 1000)
         with job_store_errors(self.client):
             if not self.client.eval(scripts.LOCK, 1, job_keys.REAPER_LOCK, self.owner, life):
                 return False

@@ -1,4 +1,4 @@
-"""Cancelling: in every stage, running, queued or waiting; the worker stops, and nothing is written after it."""
+"""Cancelling: in every stage, running, queued or waiting; the worker stops, and nothing is written later."""
 
 from __future__ import annotations
 

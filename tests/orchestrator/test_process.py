@@ -1,0 +1,128 @@
+"""The real process: Celery in threads, started, stopped, cut off from Redis, and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from orchestrator.documents import Document
+from orchestrator.liveness import consuming, processes
+from orchestrator.service import Service
+from orchestrator.settings import Settings
+from tests.orchestrator.harness import DOCUMENT, options, until
+from tests.orchestrator.scripted_worker import Gate, ScriptedWorker, words
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+from orchestrator.celery_app import main
+from orchestrator.settings import Settings
+raise SystemExit(main(Settings(), concurrency=4))
+"""
+Start = Callable[[], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(settings: Settings, redis_client: redis.Redis, tmp_path: Path) -> Iterator[Start]:
+    """Starts an orchestrator process and waits until it consumes; kills what still runs at the end."""
+    environment = {
+        **os.environ,
+        "DOCEXPRESS_REDIS_URL": settings.redis_url,
+        "DOCEXPRESS_CLAIM_TTL": "1.5",
+        "DOCEXPRESS_CLAIM_BEAT": "0.2",
+        "DOCEXPRESS_REAPER_INTERVAL": "0.1",
+        "DOCEXPRESS_LOST_MESSAGE_SECONDS": "1",
+    }
+    with ExitStack() as stack:
+
+        def run() -> subprocess.Popen[bytes]:
+            log = stack.enter_context((tmp_path / f"log-{len(processes(redis_client))}").open("wb"))
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=log, stderr=log
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            until(
+                lambda: any(name.endswith(f":{process.pid}") for name in processes(redis_client)),
+                f"the orchestrator consumes; see {log.name}",
+                20,
+            )
+            return process
+
+        yield run
+
+
+@pytest.fixture
+def worker(settings: Settings, redis_client: redis.Redis) -> Iterator[ScriptedWorker]:
+    with ScriptedWorker(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def service(settings: Settings) -> Iterator[Service]:
+    with Service(settings) as made:
+        yield made
+
+
+def test_jobs_run_and_a_warm_shutdown_finishes_the_stage(
+    start: Start, worker: ScriptedWorker, service: Service, settings: Settings
+) -> None:
+    process = start()
+    job = service.submit(Document("a.txt", DOCUMENT), options())
+    kinds = [event.kind for event in service.events(job.id)]
+    assert kinds[-1] == "done"
+    assert kinds.count("token") == 6
+    assert service.result(job.id).prefill_tokens == len(DOCUMENT)
+
+    gate = Gate()
+    worker.script["Prefill"].append(gate)
+    other = service.submit(Document("b.txt", "b" * 40), options())
+    assert gate.reached.wait(10)
+    process.send_signal(signal.SIGTERM)
+    gate.open.set()
+    assert process.wait(15) == 0
+    left = service.job(other.id)
+    assert (left.claim, left.failures) == ("", 0), "the stage was finished, not abandoned"
+    assert left.stage != "prefill" or left.segment > 0
+    assert not consuming(settings)
+
+
+def test_connection_reset_is_recovered_from(
+    start: Start, worker: ScriptedWorker, service: Service, redis_client: redis.Redis
+) -> None:
+    start()
+    for number in range(3):
+        gate = Gate()
+        worker.script["Prefill"].append(gate)
+        job = service.submit(Document("a.txt", f"{number}" * 40), options())
+        assert gate.reached.wait(15), f"round {number}"
+        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        gate.open.set()
+        until(lambda job=job: service.job(job.id).finished, "the job ends", 20)
+        assert service.job(job.id).status == "done"
+
+
+def test_killed_orchestrator_is_replaced_by_another(
+    start: Start, worker: ScriptedWorker, service: Service
+) -> None:
+    first = start()
+    gate = Gate()
+    worker.token_script[3] = gate
+    job = service.submit(Document("a.txt", DOCUMENT), options())
+    assert gate.reached.wait(10)
+    first.kill()
+    assert gate.cancelled.wait(10), "the worker learns that its caller is gone"
+    start()
+    until(lambda: service.job(job.id).finished, "the job ends", 20)
+    done = service.job(job.id)
+    instruction = next(request.instruction for name, request in worker.calls if name == "Decode")
+    assert service.result(job.id).text == "".join(words(done.state, instruction, 6))
+    indices = [event.data["index"] for event in service.events(job.id) if event.kind == "token"]
+    assert indices == list(range(6))
