@@ -1,4 +1,4 @@
-"""Fixtures of the orchestrator's tests: short times, an orchestrator that the test drives, scripted workers."""
+"""Fixtures of the orchestrator's tests: short times, an orchestrator driven by the test, scripted workers."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+from typing import Any
 
 import pytest
-import redis
 from celery import Celery, current_app
 
 from orchestrator.celery_app import broker_url, main, make_app
@@ -51,9 +51,7 @@ def test_app_is_no_hidden_global(app: Celery) -> None:
 
 
 @pytest.mark.parametrize("stage", QUEUE_OF)
-def test_message_reaches_the_queue_of_its_stage_alone(
-    app: Celery, redis_client: redis.Redis, stage: str
-) -> None:
+def test_message_reaches_the_queue_of_its_stage_alone(app: Celery, redis_client: Any, stage: str) -> None:
     message = StageMessage("j1", "default", stage, 3, 2)  # type: ignore[arg-type]
     sender = CelerySender(app)
     sender.send(message)

@@ -1,10 +1,11 @@
-"""Transitions: each happens once, for the one who holds the claim, and writes and tells all of it or nothing."""
+"""Transitions: each happens once, for the one who holds the claim, and writes all of it or nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import time
+from typing import Any
 
 import pytest
 import redis
@@ -40,12 +41,13 @@ def job(jobs: JobStore) -> Job:
     return made
 
 
-def claimed(jobs: JobStore, job: Job, token: str = "t1") -> Job:
-    assert jobs.move(job, Move({"status": "ingest"}, [("stage", {"stage": "ingest"})], claim=token))
-    return dataclasses.replace(job, claim=token)
+def claimed(jobs: JobStore, job: Job) -> Job:
+    """The job, claimed with the token t1."""
+    assert jobs.move(job, Move({"status": "ingest"}, [("stage", {"stage": "ingest"})], claim="t1"))
+    return dataclasses.replace(job, claim="t1")
 
 
-def kinds(client: redis.Redis, job: Job) -> list[str]:
+def kinds(client: Any, job: Job) -> list[str]:
     return [fields[b"kind"].decode() for _, fields in client.xrange(JobKeys(job.tenant, job.id).events)]
 
 

@@ -89,7 +89,7 @@ def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     settings = Settings()
     assert (settings.max_attempts, settings.document_bytes_limit) == (7, 1024**2)
     with pytest.raises(ValueError, match="frozen"):
-        settings.max_attempts = 8  # type: ignore[misc]
+        settings.max_attempts = 8
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,7 @@ def test_two_jobs_and_two_workers_overlap(orchestrator: Orchestrator, make_worke
             assert gate.reached.wait(10), "both workers prefill at the same time"
         for gate in gates:
             gate.open.set()
-        for job in jobs:
-            until(lambda job=job: orchestrator.job(job).status == "done", "both jobs are done")
+        until(lambda: all(orchestrator.job(job).status == "done" for job in jobs), "both jobs are done")
 
 
 def test_new_worker_takes_waiting_work(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:

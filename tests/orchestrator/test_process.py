@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -71,6 +72,10 @@ def service(settings: Settings) -> Iterator[Service]:
         yield made
 
 
+def finished(service: Service, job_id: str) -> Callable[[], bool]:
+    return lambda: service.job(job_id).finished
+
+
 def test_jobs_run_and_a_warm_shutdown_finishes_the_stage(
     start: Start, worker: ScriptedWorker, service: Service, settings: Settings
 ) -> None:
@@ -95,7 +100,7 @@ def test_jobs_run_and_a_warm_shutdown_finishes_the_stage(
 
 
 def test_connection_reset_is_recovered_from(
-    start: Start, worker: ScriptedWorker, service: Service, redis_client: redis.Redis
+    start: Start, worker: ScriptedWorker, service: Service, redis_client: Any
 ) -> None:
     start()
     for number in range(3):
@@ -105,7 +110,7 @@ def test_connection_reset_is_recovered_from(
         assert gate.reached.wait(15), f"round {number}"
         redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         gate.open.set()
-        until(lambda job=job: service.job(job.id).finished, "the job ends", 20)
+        until(finished(service, job.id), "the job ends", 20)
         assert service.job(job.id).status == "done"
 
 

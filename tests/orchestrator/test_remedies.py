@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import pytest
@@ -26,7 +26,7 @@ class Failed(grpc.RpcError):
     def details(self) -> str | None:
         return self._details
 
-    def trailing_metadata(self) -> Sequence[tuple[str, str]] | None:
+    def trailing_metadata(self) -> Any:
         return (("docexpress-reason", self._reason),) if self._reason else None
 
 

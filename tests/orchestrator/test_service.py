@@ -212,14 +212,14 @@ def test_unreachable_redis(settings: Settings) -> None:
     away = settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
     with Service(away) as service:
         for call in (service.ping, service.jobs, service.workers):
-            with pytest.raises(JobStoreUnavailable, match="127.0.0.1:1 cannot be reached"):
+            with pytest.raises(JobStoreUnavailable, match=r"127\.0\.0\.1:1 cannot be reached"):
                 call()
 
 
 def test_unreachable_cache_store(settings: Settings) -> None:
     away = settings.model_copy(update={"cache_url": "redis://127.0.0.1:1/0"})
     with Service(away) as service:
-        with pytest.raises(StoreUnavailable, match="127.0.0.1:1 cannot be reached"):
+        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1 cannot be reached"):
             service.ping()
         with pytest.raises(StoreUnavailable):
             service.submit(Document("a", "text"), options())
