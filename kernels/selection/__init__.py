@@ -14,6 +14,7 @@ from kernels.selection.importance import ImportancePolicy
 from kernels.selection.keydiff import KeyDiffPolicy
 from kernels.selection.knorm import KnormPolicy
 from kernels.selection.kvzip import KVzipPolicy
+from kernels.selection.passages import PassagesPolicy
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.selection.pyramidkv import PyramidKVPolicy
 from kernels.selection.snapkv import SnapKVPolicy
@@ -34,6 +35,7 @@ _POLICIES = (
     KnormPolicy,
     KVzipPolicy,
     ImportancePolicy,
+    PassagesPolicy,
 )
 _CLASSES: Mapping[str, type[Any]] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 POLICIES: tuple[str, ...] = tuple(_CLASSES)

@@ -49,6 +49,10 @@ class ObservingPolicy(ScoredPolicy):
     def probe(self) -> Probe:
         return Probe("question", self.question) if self.question else Probe("tail", length=self.tail)
 
+    def around(self, scores: Tensor) -> Tensor:
+        """The scores [*rows, S] of new tokens, with what their neighbours lend them."""
+        return pooled(scores, self.width, self.pooling)
+
     @abstractmethod
     def attended(self, known: WeightedKV, observed: Observation) -> Tensor:
         """What one token of each entry is worth to the observed queries: [*rows, C + S] float32."""
@@ -62,7 +66,7 @@ class ObservingPolicy(ScoredPolicy):
         if self.shared:
             scores = shared_scores(scores, self.sinks)
         # Entries of the cache are no neighbours any more: they were pooled when they were new.
-        known_scores, new_scores = scores[..., :old], pooled(scores[..., old:], self.width, self.pooling)
+        known_scores, new_scores = scores[..., :old], self.around(scores[..., old:])
         if cache.scores is not None:
             known_scores = torch.maximum(known_scores, cache.scores)
         return torch.cat([known_scores, new_scores], dim=-1)

@@ -54,3 +54,18 @@ def pooled(scores: Tensor, width: int, kind: Reduction) -> Tensor:
     else:
         pool = functional.avg_pool1d(flat, width, 1, width // 2, count_include_pad=False)
     return pool.reshape(scores.shape)
+
+
+def spread(scores: Tensor, before: int, after: int) -> Tensor:
+    """Each entry lends its score to `before` entries in front and `after` behind, falling linearly to 0.
+
+    [*rows, C] -> [*rows, C]: the largest of what an entry has and what it is lent.
+    """
+    lent = scores.clone()
+    for distance in range(1, min(after, scores.shape[-1] - 1) + 1):
+        share = scores[..., :-distance] * (1 - distance / (after + 1))
+        lent[..., distance:] = torch.maximum(lent[..., distance:], share)
+    for distance in range(1, min(before, scores.shape[-1] - 1) + 1):
+        share = scores[..., distance:] * (1 - distance / (before + 1))
+        lent[..., :-distance] = torch.maximum(lent[..., :-distance], share)
+    return lent

@@ -13,7 +13,7 @@ from kernels.weighted_kv import WeightedKV, concat
 from tests.kernels.observations import Looking, folded_observing, looking_at, random_look
 from tests.kernels.streams import same, stream
 
-OBSERVING = ("snapkv", "pyramidkv", "expected_attention", "kvzip", "importance")
+OBSERVING = ("snapkv", "pyramidkv", "expected_attention", "kvzip", "importance", "passages")
 SCORED = (*OBSERVING, "keydiff", "knorm")
 TOKENS = stream(700)
 
@@ -86,6 +86,14 @@ def test_snapkv_keeps_the_neighbours_of_what_the_probe_looks_at() -> None:
     cache = policy.fold(CompressedKV(TOKENS.slice(0, 0), 0), TOKENS, looking_at(TOKENS, [300], strength=30.0))
     kept = set(cache.entries.tokens[0, 1].tolist())
     assert set(range(296, 305)) <= kept
+
+
+def test_passages_reach_further_behind_a_token_than_before_it() -> None:
+    policy = make_policy("passages", entries=32 + 11 + 8, seed=0, parameters={"before": "3", "after": "12"})
+    tokens = stream(700, d=32)
+    cache = policy.fold(CompressedKV(tokens.slice(0, 0), 0), tokens, looking_at(tokens, [300], strength=30.0))
+    assert policy.kept == 13
+    assert cache.entries.tokens[0, 1, 32:-6].tolist() == list(range(297, 310))
 
 
 def test_pyramidkv_gives_lower_layers_more() -> None:
