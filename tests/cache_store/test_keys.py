@@ -14,7 +14,24 @@ def test_allowed_tenants(tenant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "tenant", ["", "-a", "_a", "A", "a:b", "a*", "a b", "a\n", "ä", "a" * 64, "workers", "worker", "../a"]
+    "tenant",
+    [
+        "",
+        "-a",
+        "_a",
+        "A",
+        "a:b",
+        "a*",
+        "a b",
+        "a\n",
+        "ä",
+        "a" * 64,
+        "workers",
+        "worker",
+        "celery",
+        "orchestrator",
+        "../a",
+    ],
 )
 def test_refused_tenants(tenant: str) -> None:
     with pytest.raises(ValueError, match=r"tenant is .* allowed are"):
