@@ -82,6 +82,7 @@ class ComputeSlots:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _admit(self, call: Call, work: Callable[[], None], finishing: bool) -> Future[object]:
+        call.check()
         with self._lock:
             if self._draining and not finishing:
                 raise WorkerDraining(DRAINING)

@@ -75,10 +75,14 @@ def _serve(
             flush=True,
         )
         signals.wait()
-        return _drain(worker, signals, settings.drain_seconds)
+        return drain(worker, signals, settings.drain_seconds)
 
 
-def _drain(worker: Worker, signals: StopSignals, seconds: float) -> int:
+def drain(worker: Worker, signals: StopSignals, seconds: float) -> int:
+    """Takes no new work, waits until what runs is finished, and stops the worker: DRAINED.
+
+    After another signal, or `seconds`, it only withdraws the worker: CUT_OFF.
+    """
     log.info("Draining: running work is finished, new work is turned away.")
     worker.drain()
     deadline = time.monotonic() + seconds

@@ -153,7 +153,7 @@ def _server(settings: WorkerSettings, desk: Desk, health: DeviceHealth) -> grpc.
         options=[
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", round(settings.min_ping_seconds * 1000)),
+            ("grpc.http2.min_ping_interval_without_data_ms", round(settings.min_ping_seconds * 1000)),
             ("grpc.keepalive_time_ms", SERVER_PING_MS),
             ("grpc.http2.max_pings_without_data", 0),
         ],

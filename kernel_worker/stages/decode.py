@@ -17,12 +17,12 @@ from cache_store.states import load_with_meta, save_state
 from cache_store.store import CacheStore
 from kernel_worker.admission import DRAINING
 from kernel_worker.calls import Call
-from kernel_worker.engine import FOLD_EVERY, DecodeCheckpoint
+from kernel_worker.engine import FOLD_EVERY, DecodeCheckpoint, DecodeStep
 from kernel_worker.errors import InvalidRequest, WorkerDraining
 from kernel_worker.sampling import Sampling
-from kernel_worker.stages.desk import Desk, positions_of
+from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
 from kernel_worker.tokenizer import StreamDetokenizer
-from kernels.selection import SelectionPolicy
+from kernels.selection import CompressedKV, SelectionPolicy
 
 log = logging.getLogger(__name__)
 
@@ -149,19 +149,11 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     resumed = _load_checkpoint(desk, writing)
     request = writing.request
     state = resumed.state if resumed else desk.state(desk.store(request.tenant), request.plan, request.state)
-    steps = desk.engine.decode(
-        writing.policy,
-        state,
-        writing.prompt,
-        positions=positions_of(request.plan),
-        sampling=request.sampling,
-        checkpoint=resumed,
-    )
     ids = resumed.ids if resumed else ()
     emit(Started(len(writing.prompt), len(ids), writing.checkpoint))
     for index, token in enumerate(ids):
         voice.say(index, token)
-    for step in steps:
+    for step in _steps(desk, writing, state, resumed):
         call.check()
         if step.token is None:
             break
@@ -172,6 +164,21 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     voice.finish()
     emit(Finished(step.finish or "length", step.index, time.perf_counter() - started))
     _drop_checkpoint(writing)
+
+
+def _steps(
+    desk: Desk, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
+) -> Iterator[DecodeStep]:
+    # A policy may refuse what it would have to hold: its own sentence tells.
+    with invalid_arguments():
+        yield from desk.engine.decode(
+            writing.policy,
+            state,
+            writing.prompt,
+            positions=positions_of(writing.request.plan),
+            sampling=writing.request.sampling,
+            checkpoint=resumed,
+        )
 
 
 def _load_checkpoint(desk: Desk, writing: _Writing) -> DecodeCheckpoint | None:

@@ -9,13 +9,13 @@ import redis
 
 from kernel_worker.model import LoadedModel
 from kernel_worker.worker import Worker
-from tests.kernel_worker.server.harness import Client, Lab
+from tests.kernel_worker.server.harness import Client, Lab, endless
 from tests.kernel_worker.tiny import tiny_loaded
 
 
 @pytest.fixture(scope="session")
 def loaded() -> LoadedModel:
-    return tiny_loaded()
+    return endless(tiny_loaded())
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import pytest
@@ -20,8 +22,10 @@ from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from protos import kernel_worker_pb2 as pb
 from protos.kernel_worker_pb2_grpc import KernelWorkerStub
+from tests.kernel_worker.server.waiting import PATIENCE
 
 DEADLINE = 30.0
+POLICY = "express"
 SENTENCES = (
     "The quick brown fox number {} jumps over the lazy dog, and the dog does not mind. ",
     "Line {} of a document that is read in segments.\n",
@@ -35,7 +39,12 @@ def text_of(sentences: int) -> str:
 
 def worker_settings(**changes: Any) -> WorkerSettings:
     """Settings of a test worker: nothing from the environment, a fast heartbeat."""
-    values: dict[str, Any] = {"model": "tiny", "device": "cpu", "heartbeat_seconds": 0.1, "log_level": "DEBUG"}
+    values: dict[str, Any] = {
+        "model": "tiny",
+        "device": "cpu",
+        "heartbeat_seconds": 0.1,
+        "log_level": "DEBUG",
+    }
     return WorkerSettings(**(values | changes))
 
 
@@ -132,7 +141,7 @@ def collect(events: Iterator[pb.DecodeEvent]) -> Answer:
 def plan_message(loaded: LoadedModel, **changes: Any) -> pb.StatePlan:
     values: dict[str, Any] = {
         "model_fingerprint": loaded.fingerprint,
-        "policy": "express",
+        "policy": POLICY,
         "cache_entries": 128,
         "segment_tokens": 32,
         "seed": 7,
@@ -154,16 +163,49 @@ def plan_of(message: pb.StatePlan) -> Plan:
     )
 
 
+def endless(loaded: LoadedModel) -> LoadedModel:
+    """The model without a token that ends an answer: it writes as much as it is asked for."""
+    return dataclasses.replace(loaded, prompt=dataclasses.replace(loaded.prompt, stop_ids=frozenset()))
+
+
+class Gate:
+    """Holds the model in the middle of a forward pass: before layer `layer`, from pass number `after` on.
+
+    A hook of torch, so everything around it is what runs in production.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, layer: int = 1, after: int = 0) -> None:
+        self.reached = threading.Event()
+        self.passes = 0
+        self._after, self._open = after, threading.Event()
+        self._hook = loaded.model.model.layers[layer].register_forward_pre_hook(self._wait)
+
+    def _wait(self, *_: object) -> None:
+        self.passes += 1
+        if self.passes > self._after:
+            self.reached.set()
+            assert self._open.wait(PATIENCE)
+
+    def open(self) -> None:
+        self._open.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open()
+        self._hook.remove()
+
+
 def object_name(text: str) -> str:
     """A name that no object has."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def refusal(call: Any) -> grpc.RpcError:
-    """The error with which a call or a stream of events ends."""
+def refusal(call: Callable[[], object]) -> Any:
+    """The grpc.RpcError with which a call ends."""
     with pytest.raises(grpc.RpcError) as caught:
-        for _ in call() if callable(call) else call:
-            pass
+        call()
     return caught.value
 
 

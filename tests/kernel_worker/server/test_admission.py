@@ -53,7 +53,9 @@ def test_an_exception_comes_back(slots: ComputeSlots) -> None:
         slots.run(Call(), work)
 
 
-def test_waiting_calls_are_served_in_order_of_arrival(slots: ComputeSlots, callers: ThreadPoolExecutor) -> None:
+def test_waiting_calls_are_served_in_order_of_arrival(
+    slots: ComputeSlots, callers: ThreadPoolExecutor
+) -> None:
     door, order = Door(), list[int]()
     callers.submit(slots.run, Call(), door)
     assert door.entered.wait(PATIENCE)
@@ -140,3 +142,12 @@ def test_closing_a_stream_ends_its_call_and_frees_the_slot(slots: ComputeSlots) 
     assert next(events) == 0
     events.close()  # type: ignore[attr-defined]
     assert slots.run(Call(), lambda: "free") == "free"
+
+
+def test_an_ended_call_admits_nothing(slots: ComputeSlots) -> None:
+    call, ran = Call(), threading.Event()
+    call.end()
+    with pytest.raises(CallerGone):
+        slots.run(call, ran.set)
+    slots.close()
+    assert not ran.is_set()
