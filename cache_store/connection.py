@@ -14,7 +14,7 @@ from cache_store.errors import StoreFull, StoreUnavailable
 
 SCHEMES = ("redis", "rediss", "unix")
 
-# Large replies arrive in few reads; 32 KiB, the client's own choice, costs a third of the throughput.
+# A part arrives in few reads; the client's own choice is 32 KiB.
 READ_BYTES = 1 << 20
 
 

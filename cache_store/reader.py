@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-import redis
-
 from cache_store.errors import ObjectDamaged, ObjectMissing, StoreFull, StoreUnavailable
 from cache_store.keys import Kind
 from cache_store.link import TenantLink
@@ -31,8 +29,10 @@ def read_manifest(link: TenantLink, kind: Kind, name: str, renew: Renew) -> Mani
     """The manifest of an object. Raises ObjectMissing, ObjectDamaged (dropped then), FormatMismatch."""
     key = link.keys.manifest(kind, name)
     raw, left_ms = link.pipeline([("GETRANGE", key, 0, MAX_MANIFEST_BYTES), ("PTTL", key)])
-    if isinstance(raw, redis.ResponseError):
-        _drop_wrong_type(link, kind, name, raw)
+    if not isinstance(raw, bytes):
+        _refuse_reply(link, f"The manifest of {kind} {name}", raw)
+        link.run("drop", link.keys.member(kind, name), "always", "")
+        raise ObjectDamaged(f"Something else was stored in place of the {kind} {name}; it was dropped.")
     if not raw:
         # Whatever the index still knows of it is worth nothing without a manifest.
         link.run("drop", link.keys.member(kind, name), "absent", "")
@@ -40,6 +40,7 @@ def read_manifest(link: TenantLink, kind: Kind, name: str, renew: Renew) -> Mani
     try:
         manifest = _own_manifest(raw, kind, name)
     except ObjectDamaged:
+        _distrust_connections(link)
         link.run("drop", link.keys.member(kind, name), "holds", raw)
         raise
     ttl_ms = manifest.ttl_seconds * 1000
@@ -69,11 +70,17 @@ def _renew(link: TenantLink, manifest: Manifest) -> None:
         raise ObjectMissing(f"A part of the {manifest.kind} {manifest.name} is gone; the rest was dropped.")
 
 
-def _drop_wrong_type(link: TenantLink, kind: Kind, name: str, error: redis.ResponseError) -> None:
-    if not str(error).startswith("WRONGTYPE"):
-        link.raise_refused([error])
-    link.run("drop", link.keys.member(kind, name), "always", "")
-    raise ObjectDamaged(f"Something else was stored in place of the {kind} {name}; it was dropped.")
+def _refuse_reply(link: TenantLink, what: str, reply: Any) -> None:
+    """Raises for a reply that is not bytes, unless it says that a value of another type stands there."""
+    if not str(reply).startswith("WRONGTYPE"):
+        _distrust_connections(link)
+        link.raise_refused([reply])
+        raise StoreUnavailable(f"{what} was answered with {type(reply).__name__} instead of bytes.")
+
+
+def _distrust_connections(link: TenantLink) -> None:
+    # A reply that belongs to another command looks like damage: no connection that may be off is used again.
+    link.client.connection_pool.disconnect(inuse_connections=False)
 
 
 def read_parts(link: TenantLink, manifest: Manifest, indices: Sequence[int]) -> Iterator[bytes]:
@@ -110,14 +117,11 @@ def _batches(manifest: Manifest, indices: Sequence[int]) -> Iterator[list[int]]:
 def _checked(link: TenantLink, manifest: Manifest, index: int, reply: Any) -> bytes:
     what = f"Part {index} of the {manifest.kind} {manifest.name}"
     info = manifest.parts[index]
-    if isinstance(reply, bytes):
-        if len(reply) == info.size and hashlib.sha256(reply).hexdigest() == info.sha256:
-            return reply
-    elif not str(reply).startswith("WRONGTYPE"):
-        link.raise_refused([reply])
-        raise StoreUnavailable(f"{what} was answered with {type(reply).__name__} instead of bytes.")
-    # A reply that belongs to another command looks like damage: no connection that may be off is used again.
-    link.client.connection_pool.disconnect(inuse_connections=False)
+    if not isinstance(reply, bytes):
+        _refuse_reply(link, what, reply)
+    elif len(reply) == info.size and hashlib.sha256(reply).hexdigest() == info.sha256:
+        return reply
+    _distrust_connections(link)
     link.run("drop", link.keys.member(manifest.kind, manifest.name), "holds", manifest.generation)
     if reply == b"":
         raise ObjectMissing(f"{what} is gone; the rest was dropped.")

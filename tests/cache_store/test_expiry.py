@@ -26,11 +26,11 @@ def commands(client: redis.Redis) -> int:
     return int(stats.get("cmdstat_pexpire", {"calls": 0})["calls"])
 
 
-def test_every_key_expires(store: CacheStore, redis_client: redis.Redis) -> None:
+def test_every_key_expires_when_the_object_does(store: CacheStore, redis_client: redis.Redis) -> None:
     put(store, NAME, b"a", b"b", ttl=3600)
     keys = keys_of(redis_client)
     assert len(keys) == 5
-    assert all(0 < left_ms(redis_client, key) <= HOUR_MS + GRACE_MS for key in keys)
+    assert all(0.9 * HOUR_MS < left_ms(redis_client, key) <= HOUR_MS + GRACE_MS for key in keys)
 
 
 @pytest.mark.parametrize("ttls", [(7200, 60), (60, 7200)], ids=["longest first", "longest last"])
