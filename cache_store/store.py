@@ -82,8 +82,9 @@ class CacheStore:
         """Stores an object; `size` is the most bytes that `parts` will hold together.
 
         The bytes are reserved before the first part is drawn from `parts`. If the object exists, it is
-        touched, and `parts` is not read at all, unless `replace` is set. Parts are 1 to 16 MiB each.
-        `ttl` in seconds, the store's own by default. When anything goes wrong, nothing of it stays.
+        touched (and keeps the TTL it has), and `parts` is not read at all, unless `replace` is set. Parts are
+        1 byte to 16 MiB each. `ttl` in seconds, the store's own by default. When anything goes wrong, nothing
+        of the object stays.
 
         Raises BudgetExceeded, StoreFull; ValueError for parts that are too large or more than `size` bytes.
         """
