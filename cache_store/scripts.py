@@ -19,7 +19,7 @@ local prefix = string.sub(book, 1, -5)  -- without 'book'
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- The text under a key, or nil; a value of another type was not written by this program and counts as nothing.
+-- The text under a key, or nil; a value of another type was not written by this program: it counts as none.
 local function text(key)
   return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key) or nil
 end
