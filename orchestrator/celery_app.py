@@ -93,7 +93,7 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
         )
     threads = settings.concurrency if concurrency is None else concurrency
     app = make_app(settings)
-    with Runtime(settings, app, threads, start_again) as runtime:
+    with Runtime(settings, app, concurrency=threads, queues=queues, restart=start_again) as runtime:
         register(app, runtime.run)
         try:
             app.worker_main(_arguments(threads, queues))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.errors import NoWorker
+from orchestrator.errors import NoWorker, PoolBusy
 from orchestrator.event_stream import failure
 from orchestrator.job_store import JobStore, Move
 from orchestrator.jobs import Job, Stage
@@ -16,9 +17,16 @@ from orchestrator.records import NOW
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 
 class Dispatcher:
-    """Every step is a transition that happens once, whoever else tries it at the same time."""
+    """Every step is a transition that happens once, whoever else tries it at the same time.
+
+    `advance` and `retry` return the message to send next and leave the sending to the caller, who gives the
+    worker up first: so a job that has waited longer gets it, and the reservation that is given up cannot be
+    the next stage's. A message that is never sent is found missing by the reaper.
+    """
 
     def __init__(self, jobs: JobStore, pool: Pool, sender: Sender, settings: Settings) -> None:
         self._jobs = jobs
@@ -35,7 +43,11 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Sends on the parked jobs that can go on now, those first that have waited longest, and gives up
-        those whose model has been missing for too long."""
+        those whose model has been missing for too long.
+
+        Their worker is reserved for them here: else a job that has just given it up would be quicker to take
+        it again, and the others would wait for ever.
+        """
         parked = self._jobs.parked()
         if not parked:
             return
@@ -45,37 +57,39 @@ class Dispatcher:
             if job.stage != "compress" and not any(member.suits(job) for member in members):
                 self._miss(job, members)
             elif time.time() >= job.not_before and _can_go(job, members, take):
-                self.resend(job)
+                self.resend(job, reserve=job.stage in ("prefill", "decode"))
 
-    def resend(self, job: Job) -> None:
+    def resend(self, job: Job, *, reserve: bool = False) -> None:
         """Puts a job that nobody works on back into its queue; the same place, so no new try."""
         if self._jobs.move(job, Move({"parked": False, "missing_since": 0.0, "queued": NOW})):
+            if reserve:
+                self._try_to_reserve(job)
             self._sender.send(StageMessage.of(job))
 
-    def advance(self, job: Job, stage: Stage, segment: int, fields: dict[str, Any]) -> bool:
-        """Moves a claimed job to another place and sends its message; False if it is ours no longer."""
-        to = _place(job, stage, segment)
-        if not self._jobs.move(
-            job, Move({**to, **fields, "queued": NOW, "parked": False, "missing_since": 0.0})
-        ):
-            return False
-        self._sender.send(StageMessage(job.id, job.tenant, stage, segment, to["attempt"]))
-        return True
+    def send(self, message: StageMessage) -> None:
+        self._sender.send(message)
 
-    def retry(self, job: Job, failed: StageFailed, *, dead: bool = False) -> None:
+    def advance(self, job: Job, stage: Stage, segment: int, fields: dict[str, Any]) -> StageMessage | None:
+        """Moves a claimed job to another place; the message to send, None if the job is ours no longer."""
+        to = {**_place(job, stage, segment), "parked": False, "missing_since": 0.0}
+        moved = self._jobs.move(job, Move({**to, **fields}))
+        return _message(job, stage, segment) if moved else None
+
+    def retry(self, job: Job, failed: StageFailed, *, dead: bool = False) -> StageMessage | None:
         """Applies the remedy of a failed stage; `dead` if the task that had claimed the job is gone.
 
         Tries are counted from the last progress; the second is made at once, later ones after a pause.
+        Returns the message to send; None if the job waits, has failed, or is no longer where `job` says.
         """
         if failed.remedy is Remedy.FAIL:
             self.fail(job, str(failed), retryable=failed.retryable, invalid=failed.invalid, dead=dead)
-            return
+            return None
         tokens = self._jobs.token_count(job)
         failures = 1 if tokens > job.best_tokens else job.failures + 1
         if failures >= self._settings.max_attempts:
             reason = f"{job.stage} failed {failures} times without progress, at last: {failed}"
             self.fail(job, reason, retryable=True, dead=dead)
-            return
+            return None
         stage, segment = _after(failed.remedy, job)
         pause = self._pause(failures)
         fields = {
@@ -83,14 +97,14 @@ class Dispatcher:
             "failures": failures,
             "best_tokens": max(tokens, job.best_tokens),
             "reason": str(failed),
+            "lease": job.lease if stage == "compress" else "",
             "parked": pause > 0,
             "not_before": time.time() + pause,
-            "queued": NOW,
         }
         told = {"stage": stage, "segment": segment, "attempt": failures + 1, "reason": str(failed)}
         move = Move(fields, [("retry", told)], park="in" if pause else "out", dead=dead)
-        if self._jobs.move(job, move) and not pause:
-            self._sender.send(StageMessage(job.id, job.tenant, stage, segment, job.attempt + 1))
+        moved = self._jobs.move(job, move)
+        return _message(job, stage, segment) if moved and not pause else None
 
     def fail(
         self, job: Job, reason: str, *, retryable: bool, invalid: bool = False, dead: bool = False
@@ -108,6 +122,12 @@ class Dispatcher:
             waited = f"{missing(job, members)}, and none came within {now - job.missing_since:.0f} s"
             self.fail(job, waited, retryable=True)
 
+    def _try_to_reserve(self, job: Job) -> None:
+        try:
+            self._pool.reserve(job)
+        except (PoolBusy, NoWorker) as error:
+            _log.info("job %s finds no room after all: %s", job.id, error)
+
     def _pause(self, failures: int) -> float:
         if failures < 2:
             return 0.0
@@ -115,7 +135,13 @@ class Dispatcher:
 
 
 def _place(job: Job, stage: Stage, segment: int) -> dict[str, Any]:
-    return {"stage": stage, "segment": segment, "status": stage, "attempt": job.attempt + 1}
+    """The fields that say where a job is once it has moved on."""
+    return {"stage": stage, "segment": segment, "status": stage, "attempt": job.attempt + 1, "queued": NOW}
+
+
+def _message(job: Job, stage: Stage, segment: int) -> StageMessage:
+    """The message of a place to which the job has just been moved."""
+    return StageMessage(job.id, job.tenant, stage, segment, job.attempt + 1)
 
 
 def _after(remedy: Remedy, job: Job) -> tuple[Stage, int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.connection import job_store_errors
+from orchestrator.errors import OptionError
 from orchestrator.events import Event
 from orchestrator.job_keys import JobKeys
 from orchestrator.job_store import JobStore
@@ -14,15 +16,20 @@ from orchestrator.jobs import Job
 
 _BLOCK_MS = 1000
 _BATCH = 500
+_EVENT_ID = r"\d{1,19}-\d{1,19}"
 
 
 def follow(jobs: JobStore, tenant: str, job_id: str, after: str = "0-0") -> Iterator[Event]:
-    """Events after an id as they come, until the terminal one. Raises UnknownJob, JobStoreUnavailable.
+    """Events after an id as they come, until the terminal one.
+
+    Raises UnknownJob, OptionError (not an event's id), JobStoreUnavailable.
 
     The stream is bounded, so old events may have left it. Tokens among them are taken from the job's list of
     tokens and told under the id of the event that showed the gap. If the event `after` itself has left the
     stream, nobody knows which tokens were told before it, and they are told again.
     """
+    if not re.fullmatch(_EVENT_ID, after):
+        raise OptionError(f"{after[:80]!r} is not the id of an event")
     jobs.load(tenant, job_id)
     keys = JobKeys(tenant, job_id)
     gaps = _Gaps(jobs, keys, _next_token(jobs.client, keys, after))

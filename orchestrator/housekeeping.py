@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +24,7 @@ _ANNOUNCE_SECONDS = 3.0
 
 
 class Housekeeping:
-    """Runs inside `with`. `restart` is called when the process is found to have stopped consuming."""
+    """Runs inside `with`. `restart` is called when the process no longer consumes its `queues`."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Housekeeping:
         channels: Channels,
         consumption: Consumption,
         settings: Settings,
+        queues: Sequence[str],
         restart: Callable[[], None],
     ) -> None:
         self._client = client
@@ -42,6 +43,7 @@ class Housekeeping:
         self._channels = channels
         self._consumption = consumption
         self._settings = settings
+        self._queues = queues
         self._restart = restart
         self._announced = float("-inf")
         self._stop = threading.Event()
@@ -62,7 +64,7 @@ class Housekeeping:
 
     def _look_after_process(self) -> None:
         self._channels.prune({member.record.id for member in self._pool.members()})
-        neglected = self._consumption.neglected(sum(queue_lengths(self._client).values()))
+        neglected = self._consumption.neglected(sum(queue_lengths(self._client, self._queues).values()))
         if neglected > self._settings.stuck_seconds:
             _log.critical("messages have waited for %.0f s and none was taken: starting again", neglected)
             self._restart()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cache_store.keys import ROOT, check_tenant
+from orchestrator.errors import UnknownJob
 
+JOB_ID_PATTERN = "[a-z0-9]{1,64}"
 CELERY_PREFIX = f"{ROOT}:celery:"
 # Sorted sets of "{tenant}/{job id}" over all tenants: unfinished jobs, and those that wait for a worker.
 ACTIVE = f"{ROOT}:orchestrator:active"
@@ -32,13 +35,15 @@ def jobs(tenant: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """The keys of one job."""
+    """The keys of one job. Raises UnknownJob for an id that no job can have."""
 
     tenant: str
     job_id: str
 
     def __post_init__(self) -> None:
         check_tenant(self.tenant)
+        if not re.fullmatch(JOB_ID_PATTERN, self.job_id):
+            raise UnknownJob(self.job_id[:80])
 
     @property
     def member(self) -> str:

@@ -41,12 +41,14 @@ class Reaper:
         with job_store_errors(self.client):
             if not self.client.eval(scripts.LOCK, 1, job_keys.REAPER_LOCK, self.owner, life):
                 return False
-        waiting = self.queue_lengths()
+        waiting = queue_lengths(self.client)
         active = self.jobs.active()
         for job, lives in zip(active, self._claims(active), strict=True):
             if job.claim and not lives:
                 stopped = StageFailed("the orchestrator that worked on it stopped", Remedy.SAME)
-                self.dispatcher.retry(job, stopped, dead=True)
+                message = self.dispatcher.retry(job, stopped, dead=True)
+                if message is not None:
+                    self.dispatcher.send(message)
             elif not job.claim and not job.parked and self._is_lost(job, waiting):
                 self.dispatcher.resend(job)
         self.dispatcher.wake()
@@ -56,10 +58,6 @@ class Reaper:
         """Lets another reaper begin at once."""
         with job_store_errors(self.client):
             self.client.eval(scripts.UNLOCK, 1, job_keys.REAPER_LOCK, self.owner)
-
-    def queue_lengths(self) -> Mapping[str, int]:
-        """How many messages stand in each queue."""
-        return queue_lengths(self.client)
 
     def _claims(self, jobs: Sequence[Job]) -> list[bool]:
         with job_store_errors(self.client), self.client.pipeline(transaction=False) as pipe:
@@ -75,9 +73,9 @@ class Reaper:
         return time.time() - max(job.queued, job.created) > limit
 
 
-def queue_lengths(client: redis.Redis) -> Mapping[str, int]:
+def queue_lengths(client: redis.Redis, queues: Sequence[str] = QUEUES) -> Mapping[str, int]:
     """How many messages stand in each queue. Raises JobStoreUnavailable."""
     with job_store_errors(client), client.pipeline(transaction=False) as pipe:
-        for queue in QUEUES:
+        for queue in queues:
             pipe.llen(job_keys.CELERY_PREFIX + queue)
-        return dict(zip(QUEUES, pipe.execute(), strict=True))
+        return dict(zip(queues, pipe.execute(), strict=True))

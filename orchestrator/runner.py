@@ -27,6 +27,14 @@ from orchestrator.stores import Stores
 _log = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Step:
+    """What is left to do after a stage: the message to send, and whether the worker stays reserved for it."""
+
+    message: StageMessage | None = None
+    hold: bool = False
+
+
 class Runner:
     """Runs deliveries, several at once in their own threads. Raises JobStoreUnavailable alone: then nothing
     can be recorded, the claim lapses, and the reaper has the stage done again."""
@@ -83,23 +91,29 @@ class Runner:
 
     def _work(self, context: StageContext) -> None:
         job = context.job
-        started = time.monotonic()
-        hold = False
+        step = _Step()
         try:
-            outcome = self._try(context)
-            seconds = _add(job, time.monotonic() - started)
-            hold = self._record(context, outcome, seconds)
+            step = self._step(context)
         except ClaimLost:
             _log.info("job %s: %s %d stopped: cancelled or taken over", job.id, job.stage, job.segment)
             self._release_lease(job.worker, job.lease)
         except (PoolBusy, NoWorker) as reason:
             self._dispatcher.park(job, reason)
-        except StageFailed as failed:
-            hold = self._repair(context, failed)
         finally:
-            if context.worker_id and not hold:
+            if context.worker_id and not step.hold:
                 self._pool.release(job, context.worker_id)
                 self._dispatcher.wake()
+        if step.message is not None:
+            self._dispatcher.send(step.message)
+
+    def _step(self, context: StageContext) -> _Step:
+        """Does the stage and records what came of it. Raises ClaimLost, PoolBusy, NoWorker."""
+        started = time.monotonic()
+        try:
+            outcome = self._try(context)
+            return self._record(context, outcome, _add(context.job, time.monotonic() - started))
+        except StageFailed as failed:
+            return self._repair(context, failed)
 
     def _try(self, context: StageContext) -> Outcome:
         """The stage's outcome; whatever else goes wrong in it becomes a StageFailed."""
@@ -118,39 +132,39 @@ class Runner:
                 f"{job.stage} failed unexpectedly: {type(error).__name__}", Remedy.SAME
             ) from error
 
-    def _record(self, context: StageContext, outcome: Outcome, seconds: dict[str, float]) -> bool:
-        """Writes the outcome, then clears away what it supersedes; whether the worker stays reserved."""
+    def _record(self, context: StageContext, outcome: Outcome, seconds: dict[str, float]) -> _Step:
+        """Writes the outcome, then clears away what it supersedes."""
         if isinstance(outcome, Finish):
             return self._finish(context, outcome, seconds)
         fields = {**outcome.fields, "seconds": seconds}
         if outcome.progress:
             fields["failures"] = 0
-        if not self._dispatcher.advance(context.job, outcome.stage, outcome.segment, fields):
+        message = self._dispatcher.advance(context.job, outcome.stage, outcome.segment, fields)
+        if message is None:
             self._release_lease(context.worker_id, outcome.fields.get("lease", ""))
-            return False
+            return _Step()
         _clear(context.store, outcome.superseded)
-        return outcome.hold
+        return _Step(message, outcome.hold)
 
-    def _finish(self, context: StageContext, outcome: Finish, seconds: dict[str, float]) -> bool:
+    def _finish(self, context: StageContext, outcome: Finish, seconds: dict[str, float]) -> _Step:
         result = dataclasses.replace(outcome.result, seconds=seconds).to_json()
         fields = {"status": "done", "result": result, "seconds": seconds, "reason": ""}
         if self._jobs.move(context.job, Move(fields, [("done", {"result": result})], final=True)):
             _clear(context.store, outcome.superseded)
-        return False
+        return _Step()
 
-    def _repair(self, context: StageContext, failed: StageFailed) -> bool:
-        """Applies the remedy; whether the worker stays reserved (it holds the lease of a job that waits)."""
+    def _repair(self, context: StageContext, failed: StageFailed) -> _Step:
+        """Applies the remedy of a failed stage."""
         job = context.job
         _log.warning("job %s: %s %d: %s", job.id, job.stage, job.segment, failed)
         if failed.remedy is Remedy.WAIT:
             self._dispatcher.park(job, failed, pause=self._settings.busy_pause)
-            return job.stage == "compress"
+            return _Step(hold=job.stage == "compress")
         if failed.avoid and context.worker_id:
             self._pool.suspend(context.worker_id)
         elif failed.remedy is not Remedy.SAME:
             self._release_lease(job.worker, job.lease)
-        self._dispatcher.retry(job, failed)
-        return False
+        return _Step(self._dispatcher.retry(job, failed))
 
     def _release_lease(self, worker_id: str, lease: str) -> None:
         record = self._pool.find(worker_id) if lease else None

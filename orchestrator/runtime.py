@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +33,13 @@ class Runtime:
     """
 
     def __init__(
-        self, settings: Settings, app: Celery, concurrency: int, restart: Callable[[], None]
+        self,
+        settings: Settings,
+        app: Celery,
+        *,
+        concurrency: int,
+        queues: Sequence[str],
+        restart: Callable[[], None],
     ) -> None:
         self._client = connect(settings.redis_url)
         with job_store_errors(self._client):
@@ -47,7 +53,7 @@ class Runtime:
         reaper = Reaper(self._client, jobs, dispatcher, settings, f"{socket.gethostname()}:{os.getpid()}")
         self._runner = Runner(jobs, pool, self._channels, self._stores, dispatcher, settings)
         self._housekeeping = Housekeeping(
-            self._client, reaper, pool, self._channels, self._consumption, settings, restart
+            self._client, reaper, pool, self._channels, self._consumption, settings, queues, restart
         )
 
     def run(self, message: StageMessage) -> None:

@@ -82,7 +82,8 @@ class Service:
         return self.job(job_id)
 
     def events(self, job_id: str, after: str = "0-0") -> Iterator[Event]:
-        """The job's events after an event id, as they come; ends after the terminal one. Raises UnknownJob.
+        """The job's events after an event id, as they come; ends after the terminal one. Raises UnknownJob,
+        OptionError (`after` is not an event's id).
 
         Token events come without a gap however late one begins to watch.
         """

@@ -8,7 +8,7 @@ import threading
 import pytest
 import redis
 
-from orchestrator.errors import UnknownJob
+from orchestrator.errors import OptionError, UnknownJob
 from orchestrator.event_stream import follow
 from orchestrator.events import Event
 from orchestrator.job_keys import JobKeys
@@ -124,6 +124,12 @@ def test_event_tells_its_time(jobs: JobStore, job: Job) -> None:
     finish(jobs, job)
     event = next(follow(jobs, "default", job.id))
     assert abs(event.time - job.created) < 5
+
+
+@pytest.mark.parametrize("after", ["", "x", "$", "1", "1-2-3"])
+def test_no_event_id(jobs: JobStore, job: Job, after: str) -> None:
+    with pytest.raises(OptionError, match="is not the id of an event"):
+        next(follow(jobs, "default", job.id, after=after))
 
 
 def test_unknown_job(jobs: JobStore) -> None:

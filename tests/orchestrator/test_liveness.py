@@ -11,7 +11,7 @@ from orchestrator import liveness
 from orchestrator.celery_app import make_app
 from orchestrator.errors import JobStoreUnavailable
 from orchestrator.liveness import Consumption, consuming
-from orchestrator.messages import StageMessage
+from orchestrator.messages import QUEUES, StageMessage
 from orchestrator.runtime import Runtime
 from orchestrator.settings import Settings
 from orchestrator.tasks import CelerySender
@@ -36,19 +36,21 @@ def test_messages_that_nobody_takes_are_neglected() -> None:
 def test_process_that_stops_consuming_starts_again(settings: Settings, redis_client: redis.Redis) -> None:
     """There is a message, and no Celery worker to take it."""
     short = settings.model_copy(update={"stuck_seconds": 0.2})
-    restarted = threading.Event()
+    restarted, others = threading.Event(), threading.Event()
     app = make_app(short)
     sender = CelerySender(app)
     sender.send(StageMessage("j1", "default", "ingest", 0, 0))
-    with Runtime(short, app, 1, restarted.set):
-        assert restarted.wait(10)
+    with Runtime(short, app, concurrency=1, queues=["decode"], restart=others.set):
+        with Runtime(short, app, concurrency=1, queues=["prefill"], restart=restarted.set):
+            assert restarted.wait(10)
+        assert not others.is_set(), "the message was not for this one"
     sender.close()
 
 
 def test_consuming_is_said_and_taken_back(settings: Settings, redis_client: redis.Redis) -> None:
     assert not consuming(settings)
     app = make_app(settings)
-    with Runtime(settings, app, 1, lambda: None):
+    with Runtime(settings, app, concurrency=1, queues=QUEUES, restart=lambda: None):
         until(lambda: consuming(settings), "it says that it consumes")
         assert not consuming(settings, host="elsewhere")
     assert not consuming(settings)

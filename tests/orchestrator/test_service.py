@@ -116,9 +116,14 @@ def test_result_of_each_status(service: Service, orchestrator: Orchestrator, wor
 
 
 def test_unknown_job(service: Service) -> None:
+    known = service.submit(Document("a.txt", DOCUMENT), options())
+    service.cancel(known.id)
     for call in (service.job, service.cancel, service.result, service.text):
         with pytest.raises(UnknownJob, match="there is no job 'none'"):
             call("none")
+        for foreign in (f"{known.id}:events", "", "../x", "a" * 1000, "J\n"):
+            with pytest.raises(UnknownJob):
+                call(foreign)
     with pytest.raises(UnknownJob):
         service.ask("none", "Why?")
     with pytest.raises(UnknownJob):

@@ -54,6 +54,21 @@ def test_busy_worker_is_waited_for_as_long_as_it_takes(
     assert {orchestrator.job(job).status for job in (first, second)} == {"done"}
 
 
+def test_a_long_job_does_not_starve_the_others(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
+    """They take turns: with one worker, others get on between two segments of a long document."""
+    gate = Gate()
+    worker.script["Prefill"].append(gate)
+    long = orchestrator.submit("x" * 60 * 16)
+    with orchestrator.running(threads=4):
+        assert gate.reached.wait(5)
+        others = [orchestrator.submit(letter * 40) for letter in "ab"]
+        until(lambda: all(orchestrator.job(job).parked for job in others), "the others wait")
+        gate.open.set()
+        until(lambda: all(orchestrator.job(job).finished for job in others), "the others end")
+        assert orchestrator.job(long).segment < 20, "the long one is far from its end"
+        orchestrator.jobs.cancel(long.tenant, long.id)
+
+
 def test_capacity_is_never_exceeded(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:
     worker = make_worker(capacity=2)
     gates = [Gate() for _ in range(5)]
