@@ -104,14 +104,14 @@ def _signs(
 ) -> Tensor:
     """e_i of every pair, +1 or -1: [N, P] from keys [N, S, d], values [N, S, d_v], randoms [N, P + 1]."""
     points, d_v = values.shape[1:]
-    keys = keys.to(torch.float64)
+    keys = keys.to(torch.float64, copy=True)
     if centred:
-        keys = keys - keys.mean(dim=1, keepdim=True)
+        keys -= keys.mean(dim=1, keepdim=True)
     # By Cauchy and Schwarz no <k, k'> exceeds the largest <k, k>: minus that, no exponential overflows.
     shift = torch.linalg.vector_norm(keys, dim=-1).amax(-1).square().mul(-scale).view(-1, 1, 1)
     weighed = keys.new_empty(keys.shape[0], points, d_v + 2)  # (v, b, |(v, b)|) of every point
     weighed[..., :d_v] = values
-    weighed[..., d_v] = values.abs().amax((1, 2)).unsqueeze(-1)
+    weighed[..., d_v] = torch.maximum(values.amax((1, 2)), -values.amin((1, 2))).unsqueeze(-1)
     torch.linalg.vector_norm(weighed[..., : d_v + 1], dim=-1, out=weighed[..., d_v + 1])
     signed = weighed.clone() if points > 2 * tile else weighed  # s_p (v, b) where decided; the norm unsigned
     signs = keys.new_empty(keys.shape[0], points // 2)
@@ -125,11 +125,12 @@ def _signs(
         if start:
             sums = _exponentials(own_keys, keys[:, :start], scale, shift) @ signed[:, :start]
             g, size = (sums[..., :-1] * own).sum(-1), sums[..., -1]  # [N, 2T]
-        size = _of_pairs((size + _earlier(gram, sizes)) * sizes, 1.0)
+        norms = _norms(gram, own) if bound else None  # [N, T]
+        gram.tril_(-1).diagonal(-1, 1, 2)[:, ::2] = 0.0  # of each point the earlier pairs alone
+        size = _of_pairs((size + (gram @ sizes.unsqueeze(-1)).squeeze(-1)) * sizes, 1.0)
         differences = _difference_gram(gram.mul_(own @ own.mT))
         limit = _TIE * size
-        if bound:
-            norms = differences.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()  # [N, T]
+        if norms is not None:
             norms_max = torch.cat([norm_max, norms], dim=1).cummax(dim=1).values[:, 1:]
             norm_max = norms_max[:, -1:]
             # e_i = -1 with probability clip((1 + alpha / a) / 2), that is where alpha > a (2u - 1).
@@ -145,11 +146,11 @@ def _exponentials(a: Tensor, b: Tensor, scale: float, shift: Tensor) -> Tensor:
     return torch.baddbmm(shift.expand(-1, a.shape[1], b.shape[1]), a, b.mT, alpha=scale).exp_()
 
 
-def _earlier(gram: Tensor, sizes: Tensor) -> Tensor:
-    """Of every point the sum of |kappa| / |(v, b)| at most over the earlier pairs of its tile: [N, 2T]."""
-    below = gram.tril(-1)
-    below.diagonal(-1, 1, 2)[:, ::2] = 0.0  # a pair is not earlier than itself
-    return (below @ sizes.unsqueeze(-1)).squeeze(-1)
+def _norms(gram: Tensor, own: Tensor) -> Tensor:
+    """|f_i| of a tile's pairs, [N, T], from its exponentials [N, 2T, 2T] and (v, b) [N, 2T, d_v + 1]."""
+    squares = _of_pairs(gram.diagonal(dim1=1, dim2=2) * own.square().sum(-1), 1.0)
+    across = gram.diagonal(-1, 1, 2)[:, ::2] * (own[:, 0::2] * own[:, 1::2]).sum(-1)
+    return (squares - 2 * across).clamp_min(0.0).sqrt()
 
 
 def _of_pairs(numbers: Tensor, sign: float) -> Tensor:
@@ -158,7 +159,7 @@ def _of_pairs(numbers: Tensor, sign: float) -> Tensor:
 
 
 def _difference_gram(kernel: Tensor) -> Tensor:
-    """<f_i, f_j> of all pairs: [N, 2T, 2T] to [N, T, T]."""
+    """<f_i, f_j> of pairs j < i: [N, 2T, 2T] to [N, T, T]."""
     rows = kernel[:, 0::2] - kernel[:, 1::2]
     return rows[..., 0::2] - rows[..., 1::2]
 
@@ -170,5 +171,5 @@ def _walk(alpha: Tensor, differences: Tensor, limit: Tensor) -> Tensor:
     signs = torch.ones_like(alpha)
     for i in range(alpha.shape[0]):
         signs[i].masked_fill_(alpha[i] > limit[i], -1.0)
-        alpha[i + 1 :].addcmul_(gram[i, i + 1 :], signs[i])
+        alpha[i + 1 :].addcmul_(gram[i + 1 :, i], signs[i])
     return signs.T

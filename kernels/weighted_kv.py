@@ -98,12 +98,15 @@ class WeightedKV:
 
     def gather(self, index: Tensor) -> WeightedKV:
         """Entries `index` [*rows, P] (int64) of every row, copied in that order."""
-        wide = index.unsqueeze(-1)
+        # Indexing whole points copies each at once; Tensor.gather would look up every single number.
+        count = self.rows.numel()
+        places = (torch.arange(count, device=index.device).unsqueeze(-1), index.reshape(count, -1))
+
+        def take(points: Tensor) -> Tensor:
+            return points.reshape(count, *points.shape[-2:])[places].view(*index.shape, points.shape[-1])
+
         return WeightedKV(
-            self.keys.gather(-2, wide.expand(*index.shape, self.keys.shape[-1])),
-            self.values.gather(-2, wide.expand(*index.shape, self.values.shape[-1])),
-            self.weights.gather(-1, index),
-            self.tokens.gather(-1, index),
+            take(self.keys), take(self.values), self.weights.gather(-1, index), self.tokens.gather(-1, index)
         )
 
     def scaled(self, factor: float) -> WeightedKV:
