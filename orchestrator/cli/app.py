@@ -67,6 +67,7 @@ def ask(
     max_new_tokens: Annotated[int | None, opt.MAX_NEW_TOKENS] = None,
     seed: Annotated[int | None, opt.SEED] = None,
     temperature: Annotated[float | None, opt.TEMPERATURE] = None,
+    repetition_penalty: Annotated[float | None, opt.REPETITION_PENALTY] = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -84,6 +85,7 @@ def ask(
         max_new_tokens=max_new_tokens,
         seed=seed,
         temperature=temperature,
+        repetition_penalty=repetition_penalty,
     )
 
 

@@ -21,7 +21,7 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """0.3 s, 41 s, 2 min 05 s, 3 h 07 min."""
+    """0.3 s, 41 s, 2 min 05 s, 3 h 07 min, 7 days."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -29,7 +29,9 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{round(seconds / 86400)} days"
 
 
 def moment(epoch_seconds: float) -> str:

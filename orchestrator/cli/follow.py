@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
 from orchestrator.cli.display import Display
-from orchestrator.cli.terminal import is_terminal, write
+from orchestrator.cli.terminal import write
 from orchestrator.cli.tracker import Tracker
 from orchestrator.events import Event
 from orchestrator.jobs import Job, JobResult
@@ -20,19 +19,18 @@ CHECK_SECONDS = 0.2
 class TextStream:
     """Writes the tokens of a job to standard output as they come, each once."""
 
-    def __init__(self, display: Display) -> None:
-        self._display = display
+    def __init__(self) -> None:
+        self.begun = False
         self._next = 0
         self._ends_line = True
 
     def add(self, event: Event) -> None:
-        if event.kind != "token" or int(event.data["index"]) != self._next:
+        if int(event.data["index"]) != self._next:
             return  # a decode that was taken up again repeats its first tokens
         text = str(event.data["text"])
-        if self._next == 0 and is_terminal(sys.stdout):
-            self._display.make_room()
         self._next += 1
         write(text)
+        self.begun = True
         self._ends_line = text.endswith("\n") if text else self._ends_line
 
     def close(self) -> None:
@@ -41,11 +39,6 @@ class TextStream:
             write("\n")
             self._ends_line = True
 
-    @property
-    def hides_bars(self) -> bool:
-        """Whether text is on the screen that a bar would overwrite."""
-        return self._next > 0 and is_terminal(sys.stdout)
-
 
 def follow(
     service: Service, job: Job, display: Display, *, check: Callable[[], None], stream: bool
@@ -53,16 +46,18 @@ def follow(
     """Show a job until it ends and return its result.
 
     `check` is called again and again and may raise. With `stream` the text goes to standard output as it is
-    written. Raises what `Service.result` raises.
+    written, and the display makes room for it. Raises what `Service.result` raises.
     """
     tracker = Tracker(job.options.segment_tokens, job.options.max_new_tokens)
-    text = TextStream(display)
+    text = TextStream()
     try:
         for event in _events(service, job.id, check):
             tracker.add(event)
-            if stream:
+            if stream and event.kind == "token":
+                if not text.begun:
+                    display.make_room()
                 text.add(event)
-            if not text.hides_bars:
+            if not text.begun:
                 display.update(tracker)
     finally:
         text.close()

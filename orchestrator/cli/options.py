@@ -30,6 +30,7 @@ def _writing(help_text: str, metavar: str | None = None) -> Any:
 MODEL = _reading("Name or path of a causal language model.", "NAME")
 MAX_NEW_TOKENS = _writing("The longest text to write, in tokens.", "N")
 SEED = _writing("Of everything that is random.", "N")
+REPETITION_PENALTY = _writing("Above 1 discourages repetition.", "X")
 TEMPERATURE = _writing("0 always takes the likeliest token.", "X")
 
 Model = Annotated[str, MODEL]
@@ -52,7 +53,7 @@ _JOB_OPTIONS: dict[str, Any] = {
     "max_new_tokens": Annotated[int, MAX_NEW_TOKENS],
     "seed": Annotated[int, SEED],
     "temperature": Annotated[float, TEMPERATURE],
-    "repetition_penalty": Annotated[float, _writing("Above 1 discourages repetition.", "X")],
+    "repetition_penalty": Annotated[float, REPETITION_PENALTY],
 }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,7 +15,7 @@ from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.figures import count, duration, moment, size
 from orchestrator.cli.session import open_session
 from orchestrator.cli.tables import print_table
-from orchestrator.cli.terminal import is_terminal, print_json, print_text
+from orchestrator.cli.terminal import clean_line, is_terminal, print_json, print_text
 from orchestrator.embedded.home import STORE_ONLY
 from orchestrator.service import StateInfo
 
@@ -110,4 +111,15 @@ def _facts(state: StateInfo) -> list[tuple[str, str]]:
         ("expires in", duration(state.expires_in)),
         ("use", "kept, the final state of a job" if state.kept else "passing, until the next one is stored"),
     ]
-    return own + [(name, json.dumps(value, ensure_ascii=False)) for name, value in sorted(state.meta.items())]
+    return own + _flat(state.meta)
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
+    """What the manifest holds besides, one fact a line: `plan.policy  express`."""
+    facts: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            facts += _flat(value, f"{path}{name}.")
+        else:
+            facts.append((path + name, clean_line(str(value))))
+    return facts

@@ -12,11 +12,11 @@ from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.follow import follow
 from orchestrator.cli.report import print_report
 from orchestrator.cli.session import Session, open_session
-from orchestrator.cli.terminal import print_json, print_text
+from orchestrator.cli.terminal import is_terminal, print_json, print_text
 from orchestrator.documents import Document, document_from_bytes, load_document
 from orchestrator.embedded.errors import Terminated
 from orchestrator.embedded.home import STORE_ONLY, WHOLE_STACK
-from orchestrator.jobs import Job, JobOptions, JobResult
+from orchestrator.jobs import Job, JobOptions
 from orchestrator.settings import Settings
 
 
@@ -78,12 +78,20 @@ def read_document(file: Path) -> Document:
 def _finish(
     session: Session, job: Job, display: Display, *, as_json: bool, quiet: bool, cancel: bool
 ) -> None:
+    # A pipe or a file gets the whole text or none: what a job that fails had written is no result.
+    stream = not as_json and not job.finished and is_terminal(sys.stdout)
     try:
-        result = follow(session.service, job, display, check=session.connection.check, stream=not as_json)
+        result = follow(session.service, job, display, check=session.connection.check, stream=stream)
     except (KeyboardInterrupt, Terminated) as stopped:
         _interrupted(session, job, display, stopped, cancel=cancel)
     display.close()
-    _show(result, as_json=as_json, quiet=quiet)
+    if as_json:
+        print_json(result.to_json())
+        return
+    if not stream:
+        print_text(result.text)
+    if not quiet:
+        print_report(result)
 
 
 def _interrupted(
@@ -95,10 +103,3 @@ def _interrupted(
     else:
         display.note(f"Job {job.id} is not finished. Watch it:  docexpress watch {job.id}")
     raise stopped
-
-
-def _show(result: JobResult, *, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        print_json(result.to_json())
-    elif not quiet:
-        print_report(result)

@@ -58,7 +58,7 @@ class Child:
     def last_words(self) -> str:
         """How the process ended, and the last line of its log that says anything."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        spoken = [line.strip() for line in lines if line.strip()]
+        spoken = [line.strip().removeprefix("docexpress: ") for line in lines if line.strip()]
         code = self.exit_code
         if code is not None and code < 0:
             killed = f"killed by {signal.Signals(-code).name}"

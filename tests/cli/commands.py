@@ -1,8 +1,11 @@
 """Running the command line as a user does: a process, its output, and what it leaves behind."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,23 +43,62 @@ class CommandLine:
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
 
-    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, *arguments: str | Path) -> Iterator["Running"]:
+        """A command that still runs; one that the test leaves running is killed."""
+        with subprocess.Popen(
             self.command(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=self.environment,
-        )
+        ) as process:
+            try:
+                yield Running(process)
+            finally:
+                process.kill()
 
     def processes(self) -> dict[int, str]:
         """Everything that runs for this data folder: process id and command line."""
         return {
             int(entry.name): _read(entry / "cmdline").replace("\0", " ").strip()
             for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and f"DOCEXPRESS_HOME={self.home}\0" in _read(entry / "environ")
+            if entry.name.isdigit() and self._owns(entry)
         }
+
+    def _owns(self, process: Path) -> bool:
+        """By its environment; Valkey writes its title over that, but works in the data folder."""
+        if f"DOCEXPRESS_HOME={self.home}\0" in _read(process / "environ"):
+            return True
+        try:
+            return Path(os.readlink(process / "cwd")).is_relative_to(self.home)
+        except OSError:  # it ended meanwhile
+            return False
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command under way."""
+
+    process: "subprocess.Popen[str]"
+
+    def wait_for(self, *words: str) -> None:
+        """Read standard error up to a line that holds one of the words; fail when the command ends before."""
+        said: list[str] = []
+        assert self.process.stderr is not None
+        for line in iter(self.process.stderr.readline, ""):
+            said.append(line)
+            if any(word in line for word in words):
+                return
+        raise AssertionError(f"it ended before it said any of {words}: {''.join(said)}")
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
+        """Send a signal, wait, and return exit code, output, and what was left of standard error."""
+        if number is not None:
+            self.process.send_signal(number)
+        output, errors = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, output, errors
 
 
 def _read(file: Path) -> str:

@@ -116,11 +116,10 @@ def test_a_stack_is_found_while_it_runs_and_only_then(environment: dict[str, str
 
 
 def test_many_commands_at_once_all_get_an_answer(cli: CommandLine) -> None:
-    commands = [cli.start("jobs", "--json") for _ in range(4)]
-    outputs = [command.communicate(timeout=120) for command in commands]
-    assert [(command.returncode, out) for command, (out, _) in zip(commands, outputs, strict=True)] == [
-        (0, "[]\n")
-    ] * 4, outputs
+    with ExitStack() as started:
+        commands = [started.enter_context(cli.started("jobs", "--json")) for _ in range(4)]
+        answers = [command.end() for command in commands]
+    assert [(code, output) for code, output, _ in answers] == [(0, "[]\n")] * 4, answers
 
 
 def test_a_signal_does_not_interrupt_the_stop() -> None:

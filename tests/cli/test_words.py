@@ -35,7 +35,14 @@ def test_sizes(count: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.04, "0.0 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (11_234, "3 h 07 min")],
+    [
+        (0.04, "0.0 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (11_234, "3 h 07 min"),
+        (604_765, "7 days"),
+    ],
 )
 def test_durations(seconds: float, text: str) -> None:
     assert figures.duration(seconds) == text
