@@ -88,8 +88,10 @@ def attend(
     batch, heads, queries, d = q.shape
     kv_heads = keys.shape[1]
     # Query heads that share a KV head become the heads of one batch item, and its keys are broadcast over
-    # them by a stride of 0: nothing is repeated in memory.
-    grouped = q.reshape(batch * kv_heads, heads // kv_heads, queries, d)
+    # them by a stride of 0: nothing is repeated in memory. A single query's heads become the queries of one
+    # head instead, so that its keys are also read only once.
+    wide = 1 if queries == 1 and not causal else heads // kv_heads
+    grouped = q.reshape(batch * kv_heads, wide, -1, d)
     shared_keys, shared_values = (
         keys.reshape(-1, 1, *keys.shape[2:]),
         values.reshape(-1, 1, *values.shape[2:]),
@@ -99,11 +101,10 @@ def attend(
         bias = log_weights.reshape(batch * kv_heads, 1, -1, keys.shape[2])
         bias = bias.to(torch.float64 if q.dtype == torch.float64 else torch.float32)
     if q.device.type == "cpu" and d == values.shape[-1]:
-        wide = (-1, heads // kv_heads, -1, -1)
         out, lse = _flash_cpu(
             grouped,
-            shared_keys.expand(wide),
-            shared_values.expand(wide),
+            shared_keys.expand(-1, wide, -1, -1),
+            shared_values.expand(-1, wide, -1, -1),
             0.0,
             causal,
             attn_mask=bias,
