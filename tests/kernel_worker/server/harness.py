@@ -12,6 +12,7 @@ from typing import Any, Self
 import grpc
 import pytest
 import redis
+from pydantic import ByteSize
 
 from cache_store.documents import store_document
 from cache_store.naming import Plan
@@ -138,6 +139,10 @@ def collect(events: Iterator[pb.DecodeEvent]) -> Answer:
     return answer
 
 
+def stub_of(channel: grpc.Channel) -> KernelWorkerStub:
+    return KernelWorkerStub(channel)  # type: ignore[no-untyped-call]  # generated without types
+
+
 def plan_message(loaded: LoadedModel, **changes: Any) -> pb.StatePlan:
     values: dict[str, Any] = {
         "model_fingerprint": loaded.fingerprint,
@@ -220,7 +225,7 @@ class Lab:
     channels: list[grpc.Channel] = field(default_factory=list)
 
     def worker(self, *, tenant_byte_budget: int = 2**33, **changes: Any) -> Worker:
-        stores = StoreSettings(redis_url=self.redis_url, tenant_byte_budget=tenant_byte_budget)
+        stores = StoreSettings(redis_url=self.redis_url, tenant_byte_budget=ByteSize(tenant_byte_budget))
         worker = Worker(
             worker_settings(**changes), stores, self.loaded, cache=self.client, broker=self.client
         )
@@ -238,7 +243,7 @@ class Lab:
 
     def caller(self, worker: Worker, tenant: str = "default", **plan: Any) -> Client:
         return Client(
-            KernelWorkerStub(self.channel(worker)),
+            stub_of(self.channel(worker)),
             CacheStore(self.client, tenant),
             plan_message(self.loaded, **plan),
             tenant,

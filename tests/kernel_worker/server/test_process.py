@@ -20,8 +20,7 @@ from kernel_worker.errors import DeviceUnknown
 from kernel_worker.loading import device_of
 from kernel_worker.server import CUT_OFF, DRAINED, NOT_STARTED, drain, main, own_compile_cache
 from kernel_worker.signals import StopSignals
-from protos.kernel_worker_pb2_grpc import KernelWorkerStub
-from tests.kernel_worker.server.harness import Client, Gate, Lab, plan_message, refusal, text_of
+from tests.kernel_worker.server.harness import Client, Gate, Lab, plan_message, refusal, stub_of, text_of
 from tests.kernel_worker.server.waiting import PATIENCE, until
 from tests.kernel_worker.tiny import save_tiny, tiny_loaded
 
@@ -80,7 +79,7 @@ def holding_a_lease(client: redis.Redis, record: WorkerRecord) -> tuple[Client, 
     """A caller of the worker, the empty state, and the lease of the first segment."""
     channel = grpc.insecure_channel(record.address)
     plan = plan_message(tiny_loaded(), model_fingerprint=record.model_fingerprint)
-    caller = Client(KernelWorkerStub(channel), CacheStore(client, "default"), plan)
+    caller = Client(stub_of(channel), CacheStore(client, "default"), plan)
     empty = caller.ingest(caller.document(text_of(12))).state
     return caller, empty, caller.prefill(0, empty).lease
 

@@ -29,8 +29,15 @@ from kernel_worker.readiness import Readiness, probe
 from kernel_worker.registration import Registration
 from kernel_worker.worker import Worker
 from protos import kernel_worker_pb2 as pb
-from protos.kernel_worker_pb2_grpc import KernelWorkerStub
-from tests.kernel_worker.server.harness import DEADLINE, Client, Lab, refusal, text_of, worker_settings
+from tests.kernel_worker.server.harness import (
+    DEADLINE,
+    Client,
+    Lab,
+    refusal,
+    stub_of,
+    text_of,
+    worker_settings,
+)
 from tests.kernel_worker.server.waiting import PATIENCE, until
 
 Serving = health_pb2.HealthCheckResponse
@@ -98,7 +105,7 @@ def test_reflection_tells_the_services_and_their_methods(lab: Lab, worker: Worke
 
 
 def test_a_quiet_call_outlives_the_pings_of_its_caller(lab: Lab) -> None:
-    """Beside it one at a server with gRPC's own limit of five minutes, which cuts the call: the pings came."""
+    """Beside it one at a server with gRPC's own limit of five minutes, which cuts the call."""
     with ThreadPoolExecutor(2) as pool:
         permitted = pool.submit(quiet_call, lab, min_ping_seconds=0.05, seconds=6.0)
         forbidden = pool.submit(quiet_call, lab, min_ping_seconds=300.0, seconds=20.0)
@@ -125,7 +132,7 @@ def quiet_call(lab: Lab, *, min_ping_seconds: float, seconds: float) -> grpc.Sta
         until(lambda: worker.desk.slots.load == 1)
         request = caller.decode_request(start.state, max_new_tokens=2)
         try:
-            list(KernelWorkerStub(pinging).Decode(request, timeout=DEADLINE))
+            list(stub_of(pinging).Decode(request, timeout=DEADLINE))
         except grpc.RpcError as error:
             failed: Any = error
             return failed.code()  # type: ignore[no-any-return]

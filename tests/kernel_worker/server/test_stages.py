@@ -168,7 +168,7 @@ def test_a_finished_decode_leaves_no_checkpoint_behind(caller: Client) -> None:
 def test_decode_stops_where_the_model_ends_its_turn(lab: Lab, caller: Client) -> None:
     state = caller.read(caller.document(text_of(20)))
     stops = dataclasses.replace(lab.loaded.prompt, stop_ids=frozenset(range(150, 400)))
-    short = dataclasses.replace(lab, loaded=dataclasses.replace(lab.loaded, prompt=stops))
+    short = Lab(lab.redis_url, lab.client, dataclasses.replace(lab.loaded, prompt=stops))
     other = short.caller(short.worker())
     other.plan.positions = caller.plan.positions
     answer = other.decode(state, max_new_tokens=40)
