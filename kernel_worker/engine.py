@@ -137,6 +137,19 @@ class Engine:
         raw = stacked(cache.queries, self.loaded.layers)
         return Observed(known, raw, cache.first, self.loaded.rotary, cache.positions, cache.scale, own)
 
+    def logits(
+        self, policy: SelectionPolicy, state: CompressedKV, ids: Sequence[int], *, positions: Positions
+    ) -> Tensor:
+        """Logits [len(ids), vocabulary] after each of the ids, which follow on `state`; nothing is kept.
+
+        Raises InvalidRequest, WindowExceeded, StateMismatch.
+        """
+        self._check(state, ids, positions)
+        with torch.inference_mode():
+            cache = self._segment_cache(policy, state, len(ids), positions)
+            logits: Tensor = self._forward(self.loaded.model, cache, ids).logits
+            return logits[0]
+
     def decode(
         self,
         policy: SelectionPolicy,

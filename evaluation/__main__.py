@@ -1,0 +1,111 @@
+"""`python -m evaluation`: measures, or goes on measuring, and reports."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from evaluation.bench import Bench
+from evaluation.errors import EvaluationError
+from evaluation.journal import Journal
+from evaluation.methods import Method
+from evaluation.plots import draw
+from evaluation.profiles import PROFILES, Profile, far_tasks, methods, tasks
+from evaluation.report import EXPLANATION, as_json, as_table, summarized
+from evaluation.run import book_windows, run_fidelity, run_fixed, run_stream, run_task
+from kernel_worker.engine import Engine
+from kernel_worker.errors import KernelWorkerError
+from kernel_worker.model import load_model
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0, or 2 for a wrong option or missing data."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    try:
+        _measure(options)
+    except (EvaluationError, KernelWorkerError) as error:
+        print(f"evaluation: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> None:
+    profile = PROFILES[options.profile]
+    if options.cases is not None:
+        profile = dataclasses.replace(profile, needle_cases=options.cases, far_cases=options.cases)
+    chosen = methods(options.methods)
+    engine = Engine(load_model(options.model, device=options.device))
+    about: dict[str, str | int] = {
+        "model": engine.loaded.name,
+        "fingerprint": engine.loaded.fingerprint,
+        "profile": profile.name,
+        "half": options.half,
+        "segment_tokens": options.segment_tokens,
+        "data": "folder" if options.data else "own",
+    }
+    journal = Journal(options.out / "results.jsonl", about)
+    try:
+        _all_work(
+            options, profile, Bench(engine, options.segment_tokens or engine.loaded.window), journal, chosen
+        )
+    finally:
+        lines = summarized(journal)
+        options.out.joinpath("report.json").write_text(
+            json.dumps(as_json(lines, about), indent=1), encoding="utf-8"
+        )
+        table = as_table(lines)
+        options.out.joinpath("report.md").write_text(f"{EXPLANATION}\n{table}", encoding="utf-8")
+        if lines and find_spec("matplotlib"):
+            draw(lines, journal, options.out)
+        print(table)
+
+
+def _all_work(
+    options: argparse.Namespace, profile: Profile, bench: Bench, journal: Journal, chosen: list[Method]
+) -> None:
+    wanted = set(options.tasks or [])
+    for task in tasks(profile, options.data, options.half):
+        if not wanted or task.name in wanted:
+            run_task(bench, journal, task, chosen, profile.compressions)
+    in_segments = Bench(bench.engine, 1024)
+    for task in far_tasks(profile, options.data, options.half):
+        if not wanted or task.name in wanted:
+            run_fixed(in_segments, journal, task, chosen, profile.far_entries)
+    if options.data is None:
+        return
+    if profile.book_windows and (not wanted or "kl" in wanted):
+        windows = book_windows(bench, options.data / "books", profile.book_windows)
+        run_fidelity(bench, journal, windows, chosen, (512, 1024, 2048))
+    if profile.stream_tokens and (not wanted or "stream" in wanted):
+        text = (options.data / "books" / "war_and_peace.txt").read_text(encoding="utf-8")
+        ids = bench.document_ids(text[: 6 * profile.stream_tokens])[: profile.stream_tokens]
+        run_stream(bench, journal, "war_and_peace", ids, chosen, profile.far_entries)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m evaluation", description=__doc__)
+    parser.add_argument("--profile", choices=sorted(PROFILES), default="short")
+    parser.add_argument(
+        "--data", type=Path, help="folder with needle/, sets/ and books/; without: own small set"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for results; a run there goes on")
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--half", choices=("choose", "report", "all"), default="report")
+    parser.add_argument("--tasks", nargs="*", help="names of tasks, kl and stream included; default: all")
+    parser.add_argument("--methods", nargs="*", help="names as in the report; default: all")
+    parser.add_argument("--cases", type=int, help="needle documents of each length")
+    parser.add_argument(
+        "--segment-tokens", type=int, default=0, help="0: documents within the window are read in one piece"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

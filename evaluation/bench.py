@@ -1,0 +1,120 @@
+"""A model, and what all methods do with it: read a document by a policy, write an answer from the state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kernel_worker.cache import Positions
+from kernel_worker.engine import Engine
+from kernel_worker.sampling import Sampling
+from kernels.selection.observation import Observation, Probe
+from kernels.selection.policy import CompressedKV, SelectionPolicy
+from kernels.weighted_kv import WeightedKV
+
+ROOM = 320  # positions left for an instruction and its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A document that was read: its state, and seconds of prefill, of probes and of folds."""
+
+    state: CompressedKV
+    positions: Positions
+    prefill_seconds: float = 0.0
+    probe_seconds: float = 0.0
+    fold_seconds: float = 0.0
+
+
+@dataclass
+class Bench:
+    """One engine. Remembers the last first segment, which no policy changes, and observations of it."""
+
+    engine: Engine
+    segment_tokens: int
+    _key: tuple[int, ...] = ()
+    _segment: WeightedKV | None = None
+    _segment_seconds: float = 0.0
+    _observed: dict[Probe, tuple[Observation | None, float]] = field(default_factory=dict)
+
+    @property
+    def window(self) -> int:
+        return self.engine.loaded.window
+
+    def fits(self, tokens: int) -> bool:
+        """Whether so many tokens, an instruction and an answer are within the trained window."""
+        return tokens + ROOM <= self.window
+
+    def document_ids(self, document: str) -> list[int]:
+        """The ids of the template's opening and the document."""
+        prompt = self.engine.loaded.prompt
+        return [*prompt.prefix_ids, *prompt.tokenizer.encode(document)]
+
+    def read(
+        self, policy: SelectionPolicy, ids: Sequence[int], *, positions: Positions | None = None
+    ) -> Reading:
+        """Folds the document segment by segment, as the product does."""
+        positions = positions or ("original" if self.fits(len(ids)) else "dense")
+        state, spent = self.engine.empty_state(), [0.0, 0.0, 0.0]
+        for start in range(0, len(ids), self.segment_tokens):
+            part = tuple(ids[start : start + self.segment_tokens])
+            segment, prefilled, observed, probed = self._read_segment(policy, state, part, positions)
+            begun = time.perf_counter()
+            with torch.inference_mode():
+                state = policy.fold(state, segment, observed)
+            for place, seconds in enumerate((prefilled, probed, time.perf_counter() - begun)):
+                spent[place] += seconds
+        return Reading(state, positions, *spent)
+
+    def write(self, policy: SelectionPolicy, reading: Reading, instruction: str, tokens: int) -> str:
+        """A greedy answer of at most `tokens` tokens."""
+        prompt = self.engine.loaded.prompt
+        steps = self.engine.decode(
+            policy,
+            reading.state,
+            prompt.instruction_ids(instruction),
+            positions=reading.positions,
+            sampling=Sampling(max_new_tokens=tokens),
+        )
+        text = prompt.tokenizer.detokenizer()
+        return (
+            "".join(text.push(step.token) for step in steps if step.token is not None) + text.finish()
+        ).strip()
+
+    def _read_segment(
+        self, policy: SelectionPolicy, state: CompressedKV, ids: tuple[int, ...], positions: Positions
+    ) -> tuple[WeightedKV, float, Observation | None, float]:
+        """The segment's entries and the policy's observation, each with its seconds."""
+        if state.seen:
+            segment, prefilled = self._prefill(policy, state, ids, positions)
+            return segment, prefilled, *self._observe(policy, state, segment, ids, positions)
+        if self._segment is None or self._key != ids:
+            self._segment, self._segment_seconds = self._prefill(policy, state, ids, positions)
+            self._key, self._observed = ids, {}
+        if policy.probe is None:
+            return self._segment, self._segment_seconds, None, 0.0
+        if policy.probe not in self._observed:
+            self._observed[policy.probe] = self._observe(policy, state, self._segment, ids, positions)
+        return self._segment, self._segment_seconds, *self._observed[policy.probe]
+
+    def _prefill(
+        self, policy: SelectionPolicy, state: CompressedKV, ids: tuple[int, ...], positions: Positions
+    ) -> tuple[WeightedKV, float]:
+        begun = time.perf_counter()
+        segment = self.engine.prefill(policy, state, ids, positions=positions)
+        return segment, time.perf_counter() - begun
+
+    def _observe(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        segment: WeightedKV,
+        ids: tuple[int, ...],
+        positions: Positions,
+    ) -> tuple[Observation | None, float]:
+        begun = time.perf_counter()
+        observed = self.engine.observe(policy, state, segment, ids, positions=positions)
+        return observed, time.perf_counter() - begun

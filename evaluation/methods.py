@@ -1,0 +1,165 @@
+"""Ways to answer from a document: without compression, by what people do instead, and by each policy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from evaluation.bench import ROOM, Bench, Reading
+from kernels.selection import make_policy
+from kernels.selection.policy import SelectionPolicy
+
+SEED = 20240501
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One document's ids, what to do, how many tokens the answer may have, and entries for who compresses."""
+
+    ids: tuple[int, ...]
+    instruction: str
+    answer_tokens: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The text, and seconds of prefill, probe, fold, and writing."""
+
+    text: str
+    prefill_seconds: float
+    probe_seconds: float
+    fold_seconds: float
+
+
+class Method(ABC):
+    """Immutable; the same work gives the same answer."""
+
+    name: str
+    budgeted: bool
+    """Whether `Work.entries` matters: if not, one answer stands for all compressions."""
+
+    def suits(self, bench: Bench, work: Work) -> bool:
+        """Whether this method can do the work at all."""
+        return True
+
+    @abstractmethod
+    def answer(self, bench: Bench, work: Work) -> Answer: ...
+
+
+def exact_policy(bench: Bench) -> SelectionPolicy:
+    """Everything that the window holds, exactly."""
+    return make_policy("exact", entries=bench.window, seed=SEED)
+
+
+def _exactly(bench: Bench, ids: Sequence[int], work: Work) -> Answer:
+    policy = exact_policy(bench)
+    reading = bench.read(policy, ids, positions="original")
+    return _written(bench, policy, reading, work)
+
+
+def _written(bench: Bench, policy: SelectionPolicy, reading: Reading, work: Work) -> Answer:
+    text = bench.write(policy, reading, work.instruction, work.answer_tokens)
+    return Answer(text, reading.prefill_seconds, reading.probe_seconds, reading.fold_seconds)
+
+
+@dataclass(frozen=True)
+class Uncompressed(Method):
+    """The whole document in the window, where it fits."""
+
+    name: str = "uncompressed"
+    budgeted: bool = False
+
+    def suits(self, bench: Bench, work: Work) -> bool:
+        return bench.fits(len(work.ids))
+
+    def answer(self, bench: Bench, work: Work) -> Answer:
+        return _exactly(bench, work.ids, work)
+
+
+@dataclass(frozen=True)
+class Truncated(Method):
+    """The first and the last half of what fits into the window; between them the document is cut out."""
+
+    name: str = "truncated"
+    budgeted: bool = False
+
+    def suits(self, bench: Bench, work: Work) -> bool:
+        return not bench.fits(len(work.ids))
+
+    def answer(self, bench: Bench, work: Work) -> Answer:
+        half = (bench.window - ROOM) // 2
+        return _exactly(bench, [*work.ids[:half], *work.ids[-half:]], work)
+
+
+@dataclass(frozen=True)
+class MapReduce(Method):
+    """Every chunk is asked alone; then the same is asked of all answers together.
+
+    chunk_tokens  of the document at a time; answers that do not fit into the window are cut at its end
+    """
+
+    name: str = "map-reduce"
+    budgeted: bool = False
+    chunk_tokens: int = 4096
+
+    def answer(self, bench: Bench, work: Work) -> Answer:
+        opening = bench.engine.loaded.prompt.prefix_ids
+        body = work.ids[len(opening) :]
+        length = min(self.chunk_tokens, bench.window - ROOM - len(opening))
+        chunks = [body[start : start + length] for start in range(0, len(body), length)]
+        answers = [_exactly(bench, [*opening, *chunk], work) for chunk in chunks]
+        if len(answers) > 1:
+            together = "\n\n".join(answer.text for answer in answers)
+            answers.append(_exactly(bench, bench.document_ids(together)[: bench.window - ROOM], work))
+        prefill = sum(answer.prefill_seconds for answer in answers)
+        return replace(answers[-1], prefill_seconds=prefill)
+
+
+@dataclass(frozen=True)
+class ByPolicy(Method):
+    """A compressed state, then the answer from it.
+
+    aware  whether the policy may look at the instruction while it reads
+    """
+
+    policy: str = "express"
+    parameters: dict[str, str] = field(default_factory=dict)
+    aware: bool = True
+    label: str = ""
+    budgeted: bool = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        known = self.label or self.policy
+        return known if self.aware or not self._can_be_told else f"{known} (question unknown)"
+
+    @property
+    def told(self) -> bool:
+        """Whether the policy sees the instruction while it reads."""
+        return self.aware and self._can_be_told
+
+    @property
+    def _can_be_told(self) -> bool:
+        return "question" in make_policy(self.policy, entries=4096, seed=SEED).parameters
+
+    def make(self, entries: int, instruction: str) -> SelectionPolicy:
+        """The policy for a budget. Raises ValueError where the budget is too small for it."""
+        parameters = dict(self.parameters)
+        policy = make_policy(self.policy, entries=entries, seed=SEED, parameters=parameters)
+        if self.told:
+            parameters["question"] = instruction
+            policy = make_policy(self.policy, entries=entries, seed=SEED, parameters=parameters)
+        return policy
+
+    def suits(self, bench: Bench, work: Work) -> bool:
+        try:
+            self.make(work.entries, work.instruction)
+        except ValueError:
+            return False
+        return True
+
+    def answer(self, bench: Bench, work: Work) -> Answer:
+        policy = self.make(work.entries, work.instruction)
+        return _written(bench, policy, bench.read(policy, work.ids), work)

@@ -1,0 +1,88 @@
+"""Pictures of the results; needs matplotlib, which the extra `evaluation` brings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from evaluation.journal import Result
+from evaluation.report import LOWER_IS_BETTER, Line
+
+
+def draw(lines: Sequence[Line], results: Iterable[Result], folder: Path) -> list[Path]:
+    """Writes one picture for each task and one heat map of the needles; returns their paths."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    made = [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
+    heat = _heat_map(
+        [result for result in results if result.task == "needle" and result.depth is not None], folder
+    )
+    return [*made, *heat]
+
+
+def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
+    from matplotlib import pyplot
+
+    groups = sorted({line.group for line in lines if line.task == task})
+    figure, axes = pyplot.subplots(
+        1, len(groups), figsize=(6 * len(groups), 5), squeeze=False, layout="constrained"
+    )
+    for axis, group in zip(axes[0], groups, strict=True):
+        curves: dict[str, list[Line]] = defaultdict(list)
+        for line in lines:
+            if line.task == task and line.group == group:
+                curves[line.method].append(line)
+        for method, points in sorted(curves.items()):
+            _curve(axis, method, sorted(points, key=lambda point: point.compression))
+        axis.set(
+            title=f"{task}, {group}", xlabel="tokens for each entry kept", ylabel=_scale(task), xscale="log"
+        )
+        axis.legend(fontsize="x-small")
+    path = folder / f"{task}.png"
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+    return path
+
+
+def _curve(axis: Any, method: str, points: Sequence[Line]) -> None:
+    x, y = [point.compression for point in points], [point.score for point in points]
+    if len(points) == 1 and x[0] <= 1:
+        axis.axhline(y[0], linestyle="--", linewidth=1, label=method)
+        return
+    error = [[p.score - p.low for p in points], [p.high - p.score for p in points]]
+    axis.errorbar(x, y, yerr=error, marker="o", markersize=3, linewidth=1, capsize=2, label=method)
+
+
+def _scale(task: str) -> str:
+    return "nats, lower is better" if task in LOWER_IS_BETTER else "score, higher is better"
+
+
+def _heat_map(results: Sequence[Result], folder: Path) -> list[Path]:
+    """Depth of the needle against method, one picture for each compression."""
+    from matplotlib import pyplot
+
+    made = []
+    for compression in sorted({round(result.compression) for result in results}):
+        cells: dict[tuple[str, float], list[float]] = defaultdict(list)
+        for result in results:
+            if round(result.compression) == compression and result.depth is not None:
+                cells[result.method, result.depth].append(result.score)
+        methods, depths = sorted({m for m, _ in cells}), sorted({d for _, d in cells})
+        table = [
+            [fmean(cells.get((method, depth)) or [float("nan")]) for depth in depths] for method in methods
+        ]
+        figure, axis = pyplot.subplots(figsize=(7, 1 + 0.3 * len(methods)), layout="constrained")
+        image = axis.imshow(table, vmin=0, vmax=1, cmap="RdYlGn", aspect="auto")
+        axis.set(title=f"needles found, {compression}× compression", xlabel="depth in the document, percent")
+        axis.set_xticks(range(len(depths)), [f"{depth:g}" for depth in depths])
+        axis.set_yticks(range(len(methods)), methods)
+        figure.colorbar(image)
+        path = folder / f"needle-{compression}x.png"
+        figure.savefig(path, dpi=110)
+        pyplot.close(figure)
+        made.append(path)
+    return made

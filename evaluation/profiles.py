@@ -1,0 +1,109 @@
+"""How much is measured: tasks with their cases, methods, compressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from evaluation.cases import Case, read_set
+from evaluation.methods import ByPolicy, MapReduce, Method, Truncated, Uncompressed
+from evaluation.needles import NEEDLES, needle_cases, own_haystack, read_needles
+from evaluation.tasks import Task, key_task, question_task, summary_task
+
+Half = Literal["choose", "report", "all"]
+
+AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages")
+"""Policies that can look at the instruction while they read."""
+BLIND = ("streaming", "uniform", "express", "keydiff", "knorm", "kvzip")
+"""Policies that look at the document alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Counts of cases; words of the needle documents; compressions.
+
+    far_words    needle documents beyond the window, read in segments of 1,024 at `far_entries`
+    book_windows windows of 8,192 tokens a book
+    stream_tokens length of the streams beyond the window
+    """
+
+    name: str
+    compressions: tuple[int, ...]
+    needle_words: tuple[int, ...]
+    needle_cases: int
+    set_cases: int
+    summary_cases: int
+    far_words: tuple[int, ...]
+    far_cases: int
+    far_entries: int
+    book_windows: int
+    stream_tokens: int
+
+
+SHORT = Profile("short", (4, 16), (1000,), 4, 2, 0, (), 0, 1024, 1, 0)
+FULL = Profile("full", (4, 8, 16, 32), (2300, 4400), 60, 20, 20, (9500, 19000, 48000), 24, 1024, 4, 65536)
+PROFILES = {profile.name: profile for profile in (SHORT, FULL)}
+
+
+def methods(names: Sequence[str] | None = None) -> list[Method]:
+    """Baselines first, then all policies, those that can be told the instruction in both ways."""
+    known: list[Method] = [Uncompressed(), Truncated(), MapReduce()]
+    known += [ByPolicy(policy=name, aware=True) for name in AWARE]
+    known += [ByPolicy(policy=name, aware=False) for name in BLIND]
+    known += [ByPolicy(policy=name, aware=False) for name in AWARE]
+    return [method for method in known if names is None or method.name in names]
+
+
+def tasks(profile: Profile, data: Path | None, half: Half) -> list[Task]:
+    """The tasks with answers in words. Without a data folder: needles in the Python reference alone."""
+    paragraphs, needles = own_haystack(), NEEDLES
+    if data is not None:
+        paragraphs, more = read_needles(data / "needle")
+        needles = (*more, *NEEDLES)
+    made = [
+        question_task("needle", _half(needle_cases(paragraphs, needles, words, profile.needle_cases), half))
+        for words in profile.needle_words
+    ]
+    if data is None:
+        return _joined(made)
+    sets = data / "sets"
+    for name in ("nq_multidoc_qa", "pd_qa"):
+        made.append(question_task(name, _half(read_set(sets / f"{name}.jsonl", profile.set_cases), half)))
+    made.append(
+        key_task("kv_retrieval", _half(read_set(sets / "kv_retrieval.jsonl", profile.set_cases), half))
+    )
+    for name in ("squality", "qmsum", "govreport"):
+        made.append(summary_task(name, _half(read_set(sets / f"{name}.jsonl", profile.summary_cases), half)))
+    return [task for task in _joined(made) if task.cases]
+
+
+def far_tasks(profile: Profile, data: Path | None, half: Half) -> list[Task]:
+    """Needles in documents beyond the window."""
+    if data is None or not profile.far_words:
+        return []
+    paragraphs, needles = read_needles(data / "needle")
+    made = [
+        question_task("far-needle", _half(needle_cases(paragraphs, needles, words, profile.far_cases), half))
+        for words in profile.far_words
+    ]
+    return _joined(made)
+
+
+def _joined(made: Sequence[Task]) -> list[Task]:
+    """Tasks of one name as one."""
+    whole: dict[str, Task] = {}
+    for task in made:
+        if task.name in whole:
+            before = whole[task.name]
+            task = Task(task.name, [*before.cases, *task.cases], task.answer_tokens, task.binary, task.score)
+        whole[task.name] = task
+    return list(whole.values())
+
+
+def _half(cases: Sequence[Case], half: Half) -> list[Case]:
+    """Every second case chooses between policies; the others report, so that nothing is tuned on them."""
+    if half == "all":
+        return list(cases)
+    return list(cases[0::2] if half == "choose" else cases[1::2])

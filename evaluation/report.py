@@ -1,0 +1,146 @@
+"""Results, summed up: one JSON object and one table that are read without the code."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from evaluation.journal import Result
+from evaluation.statistics import bootstrap, wilson
+
+UNCOMPRESSED = "uncompressed"
+BINARY = frozenset({"needle", "far-needle", "nq_multidoc_qa", "pd_qa", "kv_retrieval"})
+LOWER_IS_BETTER = frozenset({"kl", "stream"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One method on one group of cases.
+
+    score, low, high   mean and its 95% interval: Wilson for right or wrong, bootstrap otherwise
+    kept               of the cases that the uncompressed model got right, the share still right, with its
+                       interval; None where that model cannot run, or nothing is right or wrong
+    lost, gained       right by the uncompressed model and wrong here, and the other way round
+    prefill_seconds    mean; selection_share is the time of probes and folds against it
+    """
+
+    task: str
+    group: str
+    method: str
+    compression: float
+    cases: int
+    score: float
+    low: float
+    high: float
+    kept: float | None
+    kept_of: int
+    kept_low: float
+    kept_high: float
+    lost: int
+    gained: int
+    prefill_seconds: float
+    probe_share: float
+    fold_share: float
+
+
+def summarized(results: Iterable[Result]) -> list[Line]:
+    """A line for each task, group, method and compression, best score first within a compression."""
+    cells: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
+    truth: dict[tuple[str, str], float] = {}
+    for result in results:
+        compression = float(round(result.compression)) if result.task != "kl" else result.compression
+        cells[result.task, result.group, result.method, compression].append(result)
+        if result.method == UNCOMPRESSED:
+            truth[result.task, result.case] = result.score
+    lines = [_line(*key, found, truth) for key, found in cells.items()]
+    sign = {True: 1.0, False: -1.0}
+    return sorted(
+        lines,
+        key=lambda line: (
+            line.task,
+            line.group,
+            line.compression,
+            sign[line.task in LOWER_IS_BETTER] * line.score,
+        ),
+    )
+
+
+def _line(
+    task: str,
+    group: str,
+    method: str,
+    compression: float,
+    found: list[Result],
+    truth: dict[tuple[str, str], float],
+) -> Line:
+    scores = [result.score for result in found]
+    binary = task in BINARY
+    right = int(sum(scores))
+    low, high = wilson(right, len(scores)) if binary else bootstrap(scores)
+    known = [(truth[task, r.case], r.score) for r in found if (task, r.case) in truth] if binary else []
+    before = [after for was, after in known if was == 1.0]
+    kept_low, kept_high = wilson(int(sum(before)), len(before))
+    prefill = fmean(result.prefill_seconds for result in found)
+    return Line(
+        task,
+        group,
+        method,
+        compression,
+        len(found),
+        fmean(scores),
+        low,
+        high,
+        fmean(before) if before else None,
+        len(before),
+        kept_low,
+        kept_high,
+        sum(was == 1.0 and now == 0.0 for was, now in known),
+        sum(was == 0.0 and now == 1.0 for was, now in known),
+        prefill,
+        fmean(result.probe_seconds for result in found) / prefill if prefill else 0.0,
+        fmean(result.fold_seconds for result in found) / prefill if prefill else 0.0,
+    )
+
+
+def as_json(lines: Iterable[Line], about: dict[str, str | int]) -> dict[str, object]:
+    """Everything, for programs."""
+    return {"about": about, "lines": [asdict(line) for line in lines]}
+
+
+def as_table(lines: Iterable[Line]) -> str:
+    """Markdown: a section for each task and group, a row for each method and compression."""
+    text: list[str] = []
+    section = None
+    for line in lines:
+        if (line.task, line.group) != section:
+            section = line.task, line.group
+            better = "lower is better" if line.task in LOWER_IS_BETTER else "higher is better"
+            text += [
+                "",
+                f"## {line.task}, {line.group} ({better})",
+                "",
+                "| compression | method | cases | score | 95% | kept | lost | gained | probe | fold |",
+                "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            ]
+        kept = (
+            "–"
+            if line.kept is None
+            else f"{line.kept:.2f} of {line.kept_of} ({line.kept_low:.2f}–{line.kept_high:.2f})"
+        )
+        text.append(
+            f"| {line.compression:g}× | {line.method} | {line.cases} | {line.score:.3f} |"
+            f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} |"
+            f" {line.probe_share:.0%} | {line.fold_share:.0%} |"
+        )
+    return "\n".join(text).strip() + "\n"
+
+
+EXPLANATION = """\
+compression: tokens of the document for each entry kept, per KV head and layer; 1× is no compression.
+score: share of right answers, ROUGE-L, or nats (KL to the uncompressed model, negative log-likelihood).
+kept: of the answers that the uncompressed model got right, the share that stayed right.
+lost, gained: answers that turned from right to wrong, and from wrong to right, against that model.
+probe, fold: time of observing and of selecting, against the time of reading.
+"""
