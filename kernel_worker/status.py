@@ -60,7 +60,8 @@ _SPEAKING = (RuntimeError, OSError, TypeError, AttributeError)
 def status_of(error: Exception) -> Status:
     """The code that says what to do next, with a sentence for the user."""
     status = next(status for kind, status in TABLE if isinstance(error, kind))
-    return status._replace(details=(status.details or str(error))[:LONGEST_DETAILS])
+    sentence = status.details or " ".join(str(error).split())
+    return status._replace(details=sentence[:LONGEST_DETAILS])
 
 
 @contextmanager

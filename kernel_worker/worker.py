@@ -86,7 +86,7 @@ class Worker:
         try:
             warm_up(self.desk.engine)
             self._readiness.start()
-        except RuntimeError as error:  # what torch raises for a device
+        except (RuntimeError, ValueError) as error:  # torch's for a device, ours for DOCEXPRESS_KERNELS
             raise DeviceFailed(f"The model does not run on {self.desk.loaded.device}: {error}") from error
         settings = self._settings
         try:
@@ -137,6 +137,7 @@ class Worker:
             device=str(loaded.device),
             window=loaded.window,
             capacity=desk.slots.capacity,
+            load=desk.slots.load + desk.readers.load,
             bytes_per_token=loaded.bytes_per_token,
             hot_states=desk.hot.names(),
             draining=desk.slots.draining,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from kernel_worker.calls import Call
 from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
 from kernel_worker.stages.segments import Segment, SegmentRequest, find_segment, load_parent
 from kernels.weighted_kv import WeightedKV
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ def _fold(desk: Desk, segment: Segment, new: WeightedKV) -> tuple[Manifest, floa
             state = segment.policy.fold(parent, new, observed)
         request = segment.request
         manifest = save_state(segment.store, segment.child, state, request.plan, request.parent)
+        seconds = time.perf_counter() - started
+        log.info("Compress of segment %d: %.12s in %.2f s.", request.index, segment.child, seconds)
         desk.hot.put(request.tenant, segment.child, state)
         desk.hot.discard(request.tenant, request.parent)
     return manifest, started

@@ -162,7 +162,9 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
             _save_checkpoint(desk, writing, step.checkpoint)
         voice.say(step.index, step.token)
     voice.finish()
-    emit(Finished(step.finish or "length", step.index, time.perf_counter() - started))
+    seconds = time.perf_counter() - started
+    log.info("Decode from %.12s: %d tokens in %.2f s.", request.state, step.index, seconds)
+    emit(Finished(step.finish or "length", step.index, seconds))
     _drop_checkpoint(writing)
 
 
@@ -192,7 +194,7 @@ def _load_checkpoint(desk: Desk, writing: _Writing) -> DecodeCheckpoint | None:
             writing.request.plan,
             kind="checkpoint",
             device=desk.loaded.device,
-            expect=desk.shape,
+            expect=desk.shape(),
         )
         ids = _IDS.validate_python(meta.extra.get("ids"))
     except (ObjectMissing, ObjectDamaged, FormatMismatch, ValidationError) as error:

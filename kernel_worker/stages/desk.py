@@ -100,19 +100,18 @@ class Desk:
         hot = self.hot.get(store.tenant, name)
         if hot is not None and read_meta(store, manifest).plan == plan:
             return hot
-        state = load_state(store, name, plan, device=self.loaded.device, expect=self.shape)
+        state = load_state(store, name, plan, device=self.loaded.device, expect=self.shape())
         self.hot.put(store.tenant, name, state)
         return state
 
-    @property
-    def shape(self) -> StateShape:
-        """Sizes of a state of this model, without any entries."""
+    def shape(self, entries: int = 0) -> StateShape:
+        """Sizes of a state of this model with so many entries per KV head and layer."""
         model = self.loaded
         return StateShape.model_validate(
             {
                 "layers": model.layers,
                 "kv_heads": model.kv_heads,
-                "entries": 0,
+                "entries": entries,
                 "head_dim": model.head_dim,
                 "value_dim": model.head_dim,
                 "dtype": str(model.dtype).removeprefix("torch."),

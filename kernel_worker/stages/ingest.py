@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
 from array import array
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from kernel_worker.engine import FOLD_EVERY
 from kernel_worker.errors import InvalidRequest
 from kernel_worker.model import LoadedModel
 from kernel_worker.stages.desk import Desk, invalid_arguments
+
+log = logging.getLogger(__name__)
 
 LOOK_UP = 256  # states asked for in one round trip
 READ_TOKENS = 1 << 16
@@ -39,7 +42,7 @@ def ingest(desk: Desk, call: Call, tenant: str, document: str, plan: Plan, *, au
     """Tokenizes the document unless that was done, and finds the furthest stored state of the plan.
 
     With `auto` the plan's positions are chosen here: original ones where the document leaves a quarter of
-    the model's window free, else dense ones. Nothing held grows with the document but 64 bytes a segment.
+    the model's window free, else dense ones. Nothing held grows with the document but 32 bytes a segment.
 
     Raises InvalidRequest for a blank document and for a plan that can never work, StateMismatch for another
     model's plan, ObjectMissing and ObjectDamaged for the document, BudgetExceeded, CallerGone.
@@ -55,6 +58,7 @@ def ingest(desk: Desk, call: Call, tenant: str, document: str, plan: Plan, *, au
         desk.policy(chosen)
         done, state = _furthest(store, call, manifest, chosen)
         segments = -(-count // chosen.segment_tokens)
+        log.info("Ingest: %d tokens, %d of %d segments are known.", count, done, segments)
         return Ingested(manifest.name, count, segments, done, state, chosen.positions)
 
     return desk.readers.run(call, work)
@@ -115,18 +119,21 @@ def little_endian(ids: array[int]) -> bytes:
 
 def _furthest(store: CacheStore, call: Call, manifest: Manifest, plan: Plan) -> tuple[int, str]:
     """(segments covered, name) of the furthest stored state; (0, empty state) when there is none."""
-    names = [plan_name(plan)]
+    name = plan_name(plan)
+    chain = bytearray.fromhex(name)
     for segment in _segments(store, manifest, plan.segment_tokens):
         call.check()
-        names.append(next_name(names[-1], segment))
-    for stop in range(len(names), 1, -LOOK_UP):
-        start = max(1, stop - LOOK_UP)
-        for found, index in zip(
-            reversed(store.exists("state", names[start:stop])), range(stop - 1, start - 1, -1), strict=True
-        ):
-            if found:
-                return index, names[index]
-    return 0, names[0]
+        name = next_name(name, segment)
+        chain += bytes.fromhex(name)
+    size = hashlib.sha256().digest_size
+    for stop in range(len(chain) // size, 1, -LOOK_UP):
+        indices = range(max(1, stop - LOOK_UP), stop)
+        names = [chain[index * size : (index + 1) * size].hex() for index in indices]
+        stored = store.exists("state", names)
+        if any(stored):
+            last = max(place for place, found in enumerate(stored) if found)
+            return indices[last], names[last]
+    return 0, plan_name(plan)
 
 
 def _segments(store: CacheStore, manifest: Manifest, segment_tokens: int) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from kernel_worker.calls import Call
 from kernel_worker.stages.desk import Desk, positions_of
 from kernel_worker.stages.segments import Segment, SegmentRequest, find_segment, load_parent
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ def _read(desk: Desk, call: Call, segment: Segment, emit: Emit) -> None:
     if held is not None:
         emit(Prefilled(held, len(segment.ids), time.perf_counter() - started))
         return
-    segment.store.check_room(_state_bytes(desk, segment))
+    entries = min(segment.start + len(segment.ids), segment.policy.entries)
+    segment.store.check_room(desk.shape(entries).size_bound())
     lease = desk.leases.reserve(segment.lease_key, desk.loaded.bytes_per_token * len(segment.ids))
 
     def on_layer(done: int) -> None:
@@ -67,11 +71,6 @@ def _read(desk: Desk, call: Call, segment: Segment, emit: Emit) -> None:
     except BaseException:
         desk.leases.release(lease)
         raise
-    emit(Prefilled(lease, len(segment.ids), time.perf_counter() - started))
-
-
-def _state_bytes(desk: Desk, segment: Segment) -> int:
-    """About what the state after this segment takes in the store: keys, values, weights and token indices."""
-    loaded = desk.loaded
-    entries = min(segment.start + len(segment.ids), segment.policy.entries)
-    return entries * (loaded.bytes_per_token + 8 * loaded.layers * loaded.kv_heads)
+    seconds = time.perf_counter() - started
+    log.info("Prefill of segment %d: %d tokens in %.2f s.", segment.request.index, len(segment.ids), seconds)
+    emit(Prefilled(lease, len(segment.ids), seconds))

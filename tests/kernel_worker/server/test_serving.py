@@ -32,6 +32,7 @@ from protos import kernel_worker_pb2 as pb
 from tests.kernel_worker.server.harness import (
     DEADLINE,
     Client,
+    Gate,
     Lab,
     refusal,
     stub_of,
@@ -163,7 +164,11 @@ def test_a_worker_announces_what_it_is_and_what_it_holds(lab: Lab, worker: Worke
     assert (seen.id, seen.address) == (worker.desk.worker_id, worker.address)
     assert seen.model_fingerprint == lab.loaded.fingerprint
     assert (seen.capacity, seen.window, seen.draining) == (1, 256, False)
-    state = caller.read(caller.document(text_of(4)))
+    with Gate(lab.loaded) as gate, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(caller.read, caller.document(text_of(4)))
+        until(lambda: alive(lab.client)[0].load == 1)
+        gate.open()
+        state = reading.result(PATIENCE)
     until(lambda: alive(lab.client)[0].hot_states == (state,))
     worker.stop()
     assert alive(lab.client) == []
