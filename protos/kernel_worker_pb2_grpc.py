@@ -33,7 +33,8 @@ class KernelWorkerStub:
     INVALID_ARGUMENT     the request can never succeed; do not retry
     NOT_FOUND            a named object is gone from the cache store; rebuild it
     FAILED_PRECONDITION  fingerprint differs or the lease is lost; redo the stage
-    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere
+    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere.
+    Trailing metadata docexpress-reason tells which: "busy" or "budget"
     UNAVAILABLE          draining or unreachable; retry elsewhere
     DEADLINE_EXCEEDED    retry elsewhere
     DATA_LOSS            a checksum failed; the damaged object was dropped, rebuild it
@@ -85,7 +86,8 @@ class KernelWorkerServicer:
     INVALID_ARGUMENT     the request can never succeed; do not retry
     NOT_FOUND            a named object is gone from the cache store; rebuild it
     FAILED_PRECONDITION  fingerprint differs or the lease is lost; redo the stage
-    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere
+    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere.
+    Trailing metadata docexpress-reason tells which: "busy" or "budget"
     UNAVAILABLE          draining or unreachable; retry elsewhere
     DEADLINE_EXCEEDED    retry elsewhere
     DATA_LOSS            a checksum failed; the damaged object was dropped, rebuild it
@@ -182,7 +184,8 @@ class KernelWorker:
     INVALID_ARGUMENT     the request can never succeed; do not retry
     NOT_FOUND            a named object is gone from the cache store; rebuild it
     FAILED_PRECONDITION  fingerprint differs or the lease is lost; redo the stage
-    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere
+    RESOURCE_EXHAUSTED   busy, or the tenant's byte budget is spent; retry later or elsewhere.
+    Trailing metadata docexpress-reason tells which: "busy" or "budget"
     UNAVAILABLE          draining or unreachable; retry elsewhere
     DEADLINE_EXCEEDED    retry elsewhere
     DATA_LOSS            a checksum failed; the damaged object was dropped, rebuild it
