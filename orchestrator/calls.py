@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import grpc
@@ -36,7 +36,7 @@ class Calls:
             except (grpc.RpcError, grpc.FutureCancelledError) as error:
                 raise self._failure(record, call) from error
 
-    def stream(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Iterator[Any]:
+    def stream(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Generator[Any]:
         """The answers of a streaming method, as they come. Closing the iterator cancels the call."""
         with self._channels.stub(record) as stub:
             try:

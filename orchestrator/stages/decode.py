@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from orchestrator.jobs import JobResult
 from orchestrator.prompts import instruction
 from orchestrator.remedies import Remedy, StageFailed
@@ -16,12 +18,13 @@ def decode(context: StageContext) -> Finish:
     manifest, meta = context.stored_state(job.state)
     record = context.use(context.pool.reserve(job))
     deadline = context.settings.decode_deadline
-    for event in context.calls.stream(record, "Decode", _request(context), deadline=deadline):
-        if event.HasField("token"):
-            context.jobs.token(job, context.claim.token, event.token.index, event.token.text)
-        elif event.HasField("done"):
-            result = _result(context, event.done, meta.shape.entries, manifest.size)
-            return Finish(result, superseded=job.parent_state)
+    with closing(context.calls.stream(record, "Decode", _request(context), deadline=deadline)) as events:
+        for event in events:
+            if event.HasField("token"):
+                context.jobs.token(job, context.claim.token, event.token.index, event.token.text)
+            elif event.HasField("done"):
+                result = _result(context, event.done, meta.shape.entries, manifest.size)
+                return Finish(result, superseded=job.parent_state)
     raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.stages.context import Next, StageContext
 from protos.kernel_worker_pb2 import PrefillRequest
@@ -15,9 +17,10 @@ def prefill(context: StageContext) -> Next:
         tenant=job.tenant, plan=context.plan(), tokens=job.tokens, segment=job.segment, parent=job.state
     )
     deadline = context.settings.prefill_deadline
-    for event in context.calls.stream(record, "Prefill", request, deadline=deadline):
-        if event.WhichOneof("event") == "done":
-            fields = {"lease": event.done.lease, "worker": record.id}
-            return Next("compress", job.segment, fields, hold=True)
-        context.progress(event.progress.layers_done / max(1, event.progress.layers))
+    with closing(context.calls.stream(record, "Prefill", request, deadline=deadline)) as events:
+        for event in events:
+            if event.HasField("done"):
+                fields = {"lease": event.done.lease, "worker": record.id}
+                return Next("compress", job.segment, fields, hold=True)
+            context.progress(event.progress.layers_done / max(1, event.progress.layers))
     raise StageFailed(f"worker {record.id} ended a prefill without a result", Remedy.SAME)

@@ -90,7 +90,8 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
         self.id = name or f"w-{uuid.uuid4().hex[:8]}"
         self.model, self.fingerprint, self.capacity = model, fingerprint, capacity
         self.script: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
-        self.token_script: dict[int, Fault] = {}
+        self.token_script: dict[int, Fault] = {}  # by token: before it is sent
+        self.before_lease: dict[int, Fault] = {}  # by segment: when Prefill is done but for its last answer
         self.calls: list[tuple[str, Any]] = []
         self.leases: set[str] = set()
         self.draining = False
@@ -194,6 +195,8 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
             yield pb.PrefillEvent(progress=pb.PrefillProgress(layers_done=layer, layers=LAYERS))
         lease = uuid.uuid4().hex
         self.leases.add(lease)
+        if (fault := self.before_lease.pop(request.segment, None)) is not None:
+            fault(self, context)
         yield pb.PrefillEvent(done=pb.PrefillDone(lease=lease, worker_id=self.id, tokens=1, seconds=0.0))
 
     def Compress(self, request: pb.CompressRequest, context: grpc.ServicerContext) -> pb.CompressResponse:

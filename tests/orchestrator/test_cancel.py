@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
+import grpc
 import pytest
 
+from orchestrator.job_keys import JobKeys
+from orchestrator.jobs import Job
+from orchestrator.settings import Settings
 from tests.orchestrator.conftest import MakeWorker
 from tests.orchestrator.harness import Orchestrator, until
 from tests.orchestrator.scripted_worker import Gate, ScriptedWorker
@@ -65,6 +70,32 @@ def test_queued_stage_is_not_begun(
     orchestrator.runner.run(message)
     assert [name for name, _ in worker.calls[before:]] == (["Release"] if stage == "compress" else [])
     assert not worker.leases, "a cancelled job holds no segment on a worker"
+
+
+def test_segment_read_in_vain_is_given_up(
+    orchestrator: Orchestrator, worker: ScriptedWorker, settings: Settings
+) -> None:
+    """The job is cancelled when its prefill is done, and before the task has noticed."""
+    slow = Orchestrator(
+        settings.model_copy(update={"claim_beat": 5.0, "claim_ttl": 20.0}), orchestrator.queue
+    )
+    job = orchestrator.submit()
+    message = orchestrator.deliver_to("prefill", 0)
+
+    def cancel(worker: ScriptedWorker, context: grpc.ServicerContext) -> None:
+        until(lambda: whole_segments(orchestrator, job) == 1, "all progress is told")
+        orchestrator.jobs.cancel(job.tenant, job.id)
+
+    worker.before_lease[0] = cancel
+    slow.runner.run(message)
+    slow.close()
+    assert worker.methods()[-1] == "Release"
+    assert not worker.leases
+
+
+def whole_segments(orchestrator: Orchestrator, job: Job) -> int:
+    entries: Any = orchestrator.client.xrange(JobKeys(job.tenant, job.id).events)
+    return sum(b'"fraction":1.0' in fields[b"data"] for _, fields in entries)
 
 
 def test_waiting_job_is_cancelled(orchestrator: Orchestrator) -> None:

@@ -67,6 +67,18 @@ def test_deleted_state_is_rebuilt(
     assert "Prefill 2" in worker.methods()
 
 
+def test_segment_whose_state_is_lost_is_given_up(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
+    """Its KV is of no use any more, and would take up room on the worker until its lease expires."""
+    job = orchestrator.submit()
+    message = orchestrator.deliver_to("compress", 1)
+    worker.script["Compress"].append(status(Code.NOT_FOUND))
+    orchestrator.runner.run(message)
+    assert worker.methods()[-1] == "Release"
+    assert not worker.leases
+    now = orchestrator.job(job)
+    assert (now.stage, now.segment, now.lease) == ("ingest", 0, "")
+
+
 def test_lost_lease_leads_back_to_prefill_of_the_segment(
     orchestrator: Orchestrator, worker: ScriptedWorker, undisturbed: str
 ) -> None:

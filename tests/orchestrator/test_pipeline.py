@@ -81,6 +81,19 @@ def test_second_job_on_a_document_starts_at_decode(
     assert second.result["cache_entries"] == 8
 
 
+def test_state_on_the_way_of_another_job_is_kept_once_it_is_final(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
+    """A document that is the beginning of a longer one, which is read at the same time."""
+    longer = orchestrator.submit("x" * 64)
+    message = orchestrator.deliver_to("prefill", 2)
+    shorter = orchestrator.finish(orchestrator.submit("x" * 32))
+    assert shorter.prefill_tokens == 0
+    orchestrator.queue.send(message)
+    orchestrator.finish(longer)
+    assert orchestrator.store.exists("state", [shorter.state]) == [True]
+
+
 def test_question_is_a_decode_alone(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
     asked = orchestrator.finish(orchestrator.submit())
     worker.calls.clear()

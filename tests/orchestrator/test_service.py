@@ -145,7 +145,9 @@ def test_question_keeps_the_plan_and_takes_the_sampling(
     job = service.ask(asked.id, "Why?", options(seed=9, temperature=0.5, cache_entries=99, max_new_tokens=3))
     assert (job.options.seed, job.plan_seed, job.options.temperature) == (9, 5, 0.5)
     assert (job.options.cache_entries, job.options.max_new_tokens, job.options.query) == (8, 3, None)
-    orchestrator.finish(orchestrator.ask(orchestrator.job(asked), "Why?"))
+    orchestrator.queue.send(StageMessage.of(job))
+    orchestrator.finish(job)
+    assert {call.seed for name, call in worker.calls if name == "Decode"} == {5, 9}
     assert {call.plan.seed for name, call in worker.calls if name == "Decode"} == {5}
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from orchestrator.errors import PoolBusy
 from orchestrator.settings import Settings
 from tests.orchestrator.conftest import MakeWorker
 from tests.orchestrator.harness import Orchestrator, until
@@ -67,6 +70,39 @@ def test_a_long_job_does_not_starve_the_others(orchestrator: Orchestrator, worke
         until(lambda: all(orchestrator.job(job).finished for job in others), "the others end")
         assert orchestrator.job(long).segment < 20, "the long one is far from its end"
         orchestrator.jobs.cancel(long.tenant, long.id)
+
+
+def test_worker_is_reserved_for_whoever_has_waited(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
+    first, second = orchestrator.submit("a" * 40), orchestrator.submit("b" * 40)
+    orchestrator.deliver_to("prefill")
+    orchestrator.pool.reserve(orchestrator.job(first))
+    while not orchestrator.job(second).parked:
+        orchestrator.deliver()
+    orchestrator.pool.release(first, worker.id)
+    orchestrator.dispatcher.wake()
+    assert orchestrator.queue.sent[-1].job == second.id
+    with pytest.raises(PoolBusy):
+        orchestrator.pool.reserve(orchestrator.job(first))
+    assert orchestrator.pool.reserve(orchestrator.job(second)).id == worker.id
+
+
+def test_worker_stays_reserved_for_a_long_call(
+    orchestrator: Orchestrator, worker: ScriptedWorker, settings: Settings
+) -> None:
+    short = Orchestrator(settings.model_copy(update={"reservation_ttl": 1.1}), orchestrator.queue)
+    gate = Gate()
+    worker.script["Prefill"].append(gate)
+    job = short.submit()
+    with short.running():
+        assert gate.reached.wait(5)
+        since = time.monotonic()
+        while time.monotonic() - since < 2.5:
+            assert short.pool.members()[0].load == 1
+        gate.open.set()
+        until(lambda: short.job(job).finished, "the job ends")
+    short.close()
 
 
 def test_capacity_is_never_exceeded(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:
