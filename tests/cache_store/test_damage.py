@@ -109,6 +109,14 @@ def test_garbage_in_place_of_a_manifest(store: CacheStore, redis_client: redis.R
     assert keys_of(redis_client) == set()
 
 
+def test_manifest_padded_beyond_the_limit(store: CacheStore, redis_client: redis.Redis) -> None:
+    put(store, NAME, *PARTS)
+    redis_client.append(store.keys.manifest("state", NAME), " " * MAX_MANIFEST_BYTES)
+    with pytest.raises(ObjectDamaged, match="longer than"):
+        store.manifest("state", NAME)
+    assert keys_of(redis_client) == set()
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=200))
 def test_any_bytes_in_place_of_a_manifest(store: CacheStore, redis_client: redis.Redis, raw: bytes) -> None:
