@@ -1,0 +1,64 @@
+"""What the Triton programs take. Needs no Triton, so that the dispatch can ask anywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+HEAD_SIZES = (64, 80, 96, 128, 256)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+OLDEST_CAPABILITY = 8
+_LARGEST = 2**31  # offsets inside one head are 32 bits wide
+_MOST_HEADS = 65535  # a grid's second dimension
+
+
+def unsupported(keys: Tensor, values: Tensor, *others: Tensor, scale: float | None = None) -> str | None:
+    """Why the Triton programs do not take keys and values [..., C, d] and others of their kind, or None.
+
+    The others (queries, a prefix) are of the same dtype and head size, or of no size at all.
+    """
+    d = keys.shape[-1]
+    if d not in HEAD_SIZES:
+        return f"keys has head size {d}; allowed are {', '.join(map(str, HEAD_SIZES))}"
+    if values.shape[-1] != d:
+        return f"values has head size {values.shape[-1]}; allowed is that of keys, {d}"
+    if keys.dtype not in DTYPES:
+        return f"keys has dtype {keys.dtype}; allowed are {', '.join(map(str, DTYPES))}"
+    for tensor in (values, *others):
+        if tensor.dtype != keys.dtype or tensor.device != keys.device:
+            return (
+                f"values, or another argument, is {tensor.dtype} on {tensor.device}; allowed is what keys is,"
+                f" {keys.dtype} on {keys.device}"
+            )
+    if max(tensor.shape[-2] for tensor in (keys, *others)) * d >= _LARGEST:
+        return f"keys has {keys.shape[-2]} entries; allowed are fewer than {_LARGEST // d} of head size {d}"
+    if keys.dim() == 4 and keys.shape[0] * keys.shape[1] > _MOST_HEADS:
+        return f"keys has {keys.shape[0]} x {keys.shape[1]} batches and heads; allowed are {_MOST_HEADS}"
+    if scale is not None and not 0.0 < scale < math.inf:
+        return f"scale is {scale}; allowed is more than 0"
+    return _unsupported_device(keys.device)
+
+
+def refuse(reason: str | None) -> None:
+    """ValueError for a reason of `unsupported`."""
+    if reason is not None:
+        raise ValueError(reason)
+
+
+@lru_cache
+def _unsupported_device(device: torch.device) -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        if major >= OLDEST_CAPABILITY:
+            return None
+        return f"{device} has compute capability {major}.{minor}; allowed is {OLDEST_CAPABILITY}.0 or newer"
+    if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
+        return None
+    return f"keys is on {device}; allowed is a CUDA device, or the CPU with TRITON_INTERPRET=1"
