@@ -28,7 +28,8 @@ class JobOptions:
     """What a user may choose for a job; the defaults are the product's.
 
     `model` is a name or fingerprint that a registered worker announces. `query` bends a summary towards a
-    question. `policy_parameters` go to the selection policy as they are (strings).
+    question. `policy_parameters` go to the selection policy as they are (strings). Without a
+    `repetition_penalty` small models fall into loops when they take the likeliest token each time.
     """
 
     model: str = DEFAULT_MODEL
@@ -42,7 +43,7 @@ class JobOptions:
     seed: int = 0
     temperature: float = 0.0
     top_p: float = 1.0
-    repetition_penalty: float = 1.0
+    repetition_penalty: float = 1.1
 
     def __post_init__(self) -> None:
         """Raises OptionError for a value that no worker would accept."""

@@ -15,9 +15,9 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {_UNITS[unit]}"
 
 
-def count(number: int, noun: str) -> str:
-    """1 segment, 20,031 tokens."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """1 segment, 20,031 tokens; `nouns` is the plural where it is not formed with an s."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def duration(seconds: float) -> str:

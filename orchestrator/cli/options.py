@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.errors import OptionError
 from orchestrator.jobs import JobOptions
 
 DEFAULTS = JobOptions()
@@ -49,6 +50,16 @@ _JOB_OPTIONS: dict[str, Any] = {
     "cache_entries": Annotated[int, _reading("Entries of the state, per KV head and layer.", "N")],
     "segment_tokens": Annotated[int, _reading("Tokens read at a time.", "N")],
     "policy": Annotated[str, _reading("How entries are chosen.", "NAME")],
+    "policy_parameters": Annotated[
+        list[str],
+        typer.Option(
+            "--policy-parameter",
+            metavar="NAME=VALUE",
+            help="A parameter of the policy, as often as needed: sinks=16.",
+            show_default=False,
+            rich_help_panel=_READING,
+        ),
+    ],
     "positions": Annotated[str, _reading("auto, original, or dense (beyond the model's window).", "NAME")],
     "max_new_tokens": Annotated[int, MAX_NEW_TOKENS],
     "seed": Annotated[int, SEED],
@@ -70,7 +81,7 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     added = [
-        inspect.Parameter(name, _KEYWORD, annotation=kind, default=getattr(DEFAULTS, name))
+        inspect.Parameter(name, _KEYWORD, annotation=kind, default=_default(name))
         for name, kind in _JOB_OPTIONS.items()
     ]
     keywords = [each.replace(kind=_KEYWORD) for each in own if each.name != "options"]
@@ -80,9 +91,22 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
     return parsed
 
 
+def _default(name: str) -> Any:
+    value = getattr(DEFAULTS, name)
+    return list(value) if name == "policy_parameters" else value
+
+
 def job_options(**chosen: Any) -> JobOptions:
     """Options of a job; a value of None leaves the default. Raises OptionError."""
     given = {name: value for name, value in chosen.items() if value is not None}
     if "model" in given and Path(given["model"]).is_dir():
         given["model"] = str(Path(given["model"]).absolute())  # workers need not run in this folder
+    given["policy_parameters"] = dict(map(_name_and_value, given.get("policy_parameters", [])))
     return dataclasses.replace(DEFAULTS, **given)
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise OptionError(f"policy parameter {text!r} is not of the form NAME=VALUE")
+    return name.replace("-", "_"), value

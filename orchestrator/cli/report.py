@@ -20,17 +20,28 @@ def print_report(result: JobResult) -> None:
 
 
 def _rows(result: JobResult) -> list[tuple[str, str]]:
-    read = f"{count(result.tokens_read, 'token')} in {count(result.segments, 'segment')}"
-    if result.prefill_tokens < result.tokens_read:
-        read += f", {result.prefill_tokens:,} of them in this job (the rest was stored already)"
-    kept = f"{count(result.cache_entries, 'entry').replace('entrys', 'entries')} per KV head and layer"
-    full = f"{size(result.full_cache_bytes)} ({ratio(result.full_cache_bytes, result.state_bytes)} as large)"
+    kept = count(result.cache_entries, "entry", "entries")
+    larger = ratio(result.full_cache_bytes, result.state_bytes)
     spent = [f"{stage} {duration(result.seconds[stage])}" for stage in STAGES if stage in result.seconds]
     return [
-        ("read", read),
-        ("written", f"{count(result.tokens_written, 'token')} ({result.finish_reason})"),
-        ("state", f"{kept}, {size(result.state_bytes)}; the full KV cache would be {full}"),
+        ("tokens read", _read(result)),
+        ("tokens written", f"{result.tokens_written:,}{_cut_short(result)}"),
+        ("state", f"{kept} per KV head and layer, {size(result.state_bytes)}"),
+        ("full KV cache", f"{size(result.full_cache_bytes)}, {larger} as large"),
         ("time", ", ".join(spent)),
         ("stored as", result.state),
         ("job", result.job_id),
     ]
+
+
+def _read(result: JobResult) -> str:
+    read = f"{result.tokens_read:,} in {count(result.segments, 'segment')}"
+    if result.prefill_tokens == 0:
+        return f"{read}, all of them stored already"
+    if result.prefill_tokens < result.tokens_read:
+        return f"{read}, the first {result.tokens_read - result.prefill_tokens:,} stored already"
+    return read
+
+
+def _cut_short(result: JobResult) -> str:
+    return ", as many as --max-new-tokens allows" if result.finish_reason == "length" else ""

@@ -97,6 +97,7 @@ def _finish(
 def _interrupted(
     session: Session, job: Job, display: Display, stopped: BaseException, *, cancel: bool
 ) -> NoReturn:
+    display.close()
     if cancel:
         session.service.cancel(job.id)
         display.note(f"Job {job.id} is cancelled.")

@@ -33,6 +33,7 @@ WITHOUT_A_STACK = {
     "no segment": (["summarize", "fine.txt", "--segment-tokens", "-1"], "segment_tokens"),
     "negative temperature": (["summarize", "fine.txt", "--temperature", "-1"], "temperature"),
     "unknown positions": (["summarize", "fine.txt", "--positions", "round"], "positions"),
+    "no parameter": (["summarize", "fine.txt", "--policy-parameter", "sinks"], "NAME=VALUE"),
     "not a number": (["summarize", "fine.txt", "--seed", "x"], "--seed"),
     "no file": (["summarize"], "FILE"),
     "unknown command": (["summarise", "fine.txt"], "summarise"),

@@ -163,10 +163,11 @@ def test_ctrl_c_cancels_the_job_that_it_waits_for(up: CommandLine, document: Pat
     ("options", "words"),
     [
         (["--policy=nonsense"], "nonsense"),
+        (["--policy-parameter=sinks=many"], "sinks"),
         (["--cache-entries=8"], "entries"),
         (["--segment-tokens=5000"], "positions|window|trained"),
     ],
-    ids=["policy", "budget too small", "segment too long"],
+    ids=["policy", "parameter", "budget too small", "segment too long"],
 )
 def test_what_only_a_worker_can_judge_is_bad_input_too(
     options: list[str], words: str, up: CommandLine, document: Path, model: Path
