@@ -40,7 +40,7 @@ def test_wilson_interval() -> None:
     low, high = wilson(8, 10)
     assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
     assert wilson(0, 0) == (0.0, 1.0)
-    assert wilson(10, 10)[1] == 1.0
+    assert wilson(10, 10)[1] == pytest.approx(1.0)
 
 
 def test_bootstrap_interval_holds_the_mean_and_repeats() -> None:
