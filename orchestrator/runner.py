@@ -36,8 +36,8 @@ class _Step:
 
 
 class Runner:
-    """Runs deliveries, several at once in their own threads. Raises JobStoreUnavailable alone: then nothing
-    can be recorded, the claim lapses, and the reaper has the stage done again."""
+    """Runs deliveries, several at once in their own threads. Raises nothing on purpose: while the job store
+    is away nothing can be recorded, the claim lapses, and the reaper has the stage done again."""
 
     def __init__(
         self,
@@ -58,10 +58,14 @@ class Runner:
     def run(self, message: StageMessage) -> None:
         """Does the stage unless somebody else does it, has done it, or the job has moved on or ended."""
         try:
-            job = self._jobs.load(message.tenant, message.job)
-        except UnknownJob:
-            _log.warning("job %s of a message is unknown", message.job)
-            return
+            self._run(message)
+        except UnknownJob as error:
+            _log.warning("a message is dropped: %s", error)
+        except JobStoreUnavailable as error:
+            _log.error("job %s: %s %d is left: %s", message.job, message.stage, message.segment, error)
+
+    def _run(self, message: StageMessage) -> None:
+        job = self._jobs.load(message.tenant, message.job)
         token = uuid.uuid4().hex
         if StageMessage.of(job) != message or not self._claim(job, token):
             _log.info("job %s: %s %d is not to be done", job.id, message.stage, message.segment)

