@@ -29,7 +29,14 @@ class DocumentError(OrchestratorError):
 
 
 class OptionError(OrchestratorError):
-    """An option's value is not allowed; the sentence names the option, the value, and what is allowed."""
+    """An option's value is not allowed; the sentence names the option, the value, and what is allowed.
+
+    Attribute `option`: its name, None where the sentence is about no single one.
+    """
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class UnknownJob(OrchestratorError):

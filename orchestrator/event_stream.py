@@ -20,16 +20,28 @@ _EVENT_ID = r"\d{1,19}-\d{1,19}"
 
 
 def follow(jobs: JobStore, tenant: str, job_id: str, after: str = "0-0") -> Iterator[Event]:
-    """Events after an id as they come, until the terminal one.
+    """What `watch` tells, without the pauses."""
+    return (event for event in watch(jobs, tenant, job_id, after) if event is not None)
+
+
+def check_event_id(after: str) -> str:
+    """The id itself. Raises OptionError."""
+    if not re.fullmatch(_EVENT_ID, after):
+        raise OptionError(f"{after[:80]!r} is not the id of an event")
+    return after
+
+
+def watch(jobs: JobStore, tenant: str, job_id: str, after: str = "0-0") -> Iterator[Event | None]:
+    """Events after an id as they come, until the terminal one; None when nothing has come for a second.
 
     Raises UnknownJob, OptionError (not an event's id), JobStoreUnavailable.
 
     The stream is bounded, so old events may have left it. Tokens among them are taken from the job's list of
-    tokens and told under the id of the event that showed the gap. If the event `after` itself has left the
-    stream, nobody knows which tokens were told before it, and they are told again.
+    tokens and told under the id of the event before the gap: whoever takes up the watching there loses none.
+    If the event `after` itself has left the stream, nobody knows which tokens were told before it, and they
+    are told again.
     """
-    if not re.fullmatch(_EVENT_ID, after):
-        raise OptionError(f"{after[:80]!r} is not the id of an event")
+    check_event_id(after)
     jobs.load(tenant, job_id)
     keys = JobKeys(tenant, job_id)
     gaps = _Gaps(jobs, keys, _next_token(jobs.client, keys, after))
@@ -38,8 +50,10 @@ def follow(jobs: JobStore, tenant: str, job_id: str, after: str = "0-0") -> Iter
         batch = _read(jobs.client, keys.events, after, block=not finished.finished)
         if not batch and finished.finished:
             batch = [terminal_event(finished, after)]
+        if not batch:
+            yield None
         for event in batch:
-            yield from gaps.before(event)
+            yield from gaps.before(event, after)
             yield event
             if event.terminal:
                 return
@@ -67,8 +81,8 @@ class _Gaps:
         self._keys = keys
         self._next = following
 
-    def before(self, event: Event) -> Iterator[Event]:
-        """The lost tokens that belong before `event`."""
+    def before(self, event: Event, last_id: str) -> Iterator[Event]:
+        """The lost tokens that belong before `event`, under the id of the event told last."""
         if event.kind == "token":
             end = int(event.data["index"])
         elif event.terminal:
@@ -79,7 +93,7 @@ class _Gaps:
             last = end - 1 if end > 0 else -1
             texts = self._jobs.token_texts(self._keys.tenant, self._keys.job_id, self._next, last)
             for index, text in enumerate(texts, self._next):
-                yield Event(event.id, "token", {"index": index, "text": text})
+                yield Event(last_id, "token", {"index": index, "text": text})
         self._next = max(self._next, end + 1)
 
 

@@ -93,6 +93,13 @@ class JobStore:
         """The unfinished jobs of all tenants."""
         return self._members(job_keys.ACTIVE)
 
+    def unfinished(self, tenant: str) -> tuple[int, int]:
+        """How many jobs have not ended: of a tenant, and of all."""
+        with job_store_errors(self.client):
+            members: list[bytes] = self.client.zrange(job_keys.ACTIVE, 0, -1)
+        own = f"{tenant}/".encode()
+        return sum(member.startswith(own) for member in members), len(members)
+
     def parked(self) -> list[Job]:
         """The jobs that wait for a worker, those first that have waited longest."""
         return self._members(job_keys.PARKED)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from orchestrator.errors import OptionError
 
-Kind: TypeAlias = Literal["summarize", "ask"]
+Kind: TypeAlias = Literal["summarize", "ask", "complete"]
 Stage: TypeAlias = Literal["ingest", "prefill", "compress", "decode"]
 STAGES: tuple[Stage, ...] = ("ingest", "prefill", "compress", "decode")
 TERMINAL = frozenset({"done", "failed", "cancelled"})
@@ -74,7 +74,8 @@ class Job:
     `failures` counts failed tries since the job last made progress. `best_segments` and `best_tokens` are
     the marks that tell progress from going over the same ground again. `claim` is the token of the task
     that works on the stage now, "" when it is queued or parked. `plan_seed` is the seed of the state, which a
-    question shares with the job it asks; `options.seed` that of the text.
+    question shares with the job it asks; `options.seed` that of the text. `question` is what is asked, or the
+    whole instruction where the kind is "complete".
     """
 
     id: str
@@ -174,4 +175,4 @@ def _finite(value: float, least: float) -> bool:
 
 def _require(name: str, value: object, fine: bool, allowed: str) -> None:
     if not fine:
-        raise OptionError(f"{name} is {value!r}, but must be {allowed}")
+        raise OptionError(f"{name} is {value!r}, but must be {allowed}", name)

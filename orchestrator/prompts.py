@@ -13,7 +13,9 @@ _QUESTION = "Answer the question from the document above, in one or two sentence
 
 
 def instruction(job: Job) -> str:
-    """The instruction of a job, one paragraph; a query or question stands in it as the user wrote it."""
+    """The instruction of a job; a query or question stands in it as the user wrote it."""
+    if job.kind == "complete":
+        return job.question or ""
     if job.kind == "ask":
         return _QUESTION.format(question=(job.question or "").strip())
     if job.options.query:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cache_store.connection import connect, redis_errors
+from cache_store.keys import check_tenant
 from cache_store.store import CacheStore
 from cache_store.worker_registry import WorkerRecord
 from orchestrator import event_stream, submission
@@ -59,6 +61,17 @@ class Service:
         """
         return self._start(submission.submit(self._jobs, self._store, document, options))
 
+    def submit_stored(self, document: str, options: JobOptions) -> Job:
+        """Starts a job on a stored document, named by `Job.document`. Raises ObjectMissing, OptionError."""
+        return self._start(submission.submit_stored(self._jobs, self._store, document, options))
+
+    def complete(self, document: Document, instruction: str, options: JobOptions) -> Job:
+        """Stores the document and starts a job that does what the instruction says. Raises as `submit`.
+
+        The seed is the text's alone: the same document finds the same state whatever the seed.
+        """
+        return self._start(submission.submit(self._jobs, self._store, document, options, instruction))
+
     def ask(self, job_id: str, question: str, options: JobOptions | None = None) -> Job:
         """Starts a job that answers a question from the state of a finished job.
 
@@ -76,6 +89,10 @@ class Service:
         """All jobs of the tenant, the newest first."""
         return self._jobs.all(self._tenant)
 
+    def unfinished(self) -> tuple[int, int]:
+        """How many jobs have not ended yet: of this tenant, and of all."""
+        return self._jobs.unfinished(self._tenant)
+
     def cancel(self, job_id: str) -> Job:
         """Cancels and returns the job; a finished job stays as it is. Raises UnknownJob."""
         self._jobs.cancel(self._tenant, job_id)
@@ -88,6 +105,10 @@ class Service:
         Token events come without a gap however late one begins to watch.
         """
         return event_stream.follow(self._jobs, self._tenant, job_id, after)
+
+    def events_and_pauses(self, job_id: str, after: str = "0-0") -> Iterator[Event | None]:
+        """The same, and None about once a second while there is no event: so a watcher can look up."""
+        return event_stream.watch(self._jobs, self._tenant, job_id, after)
 
     def text(self, job_id: str) -> str:
         """What has been written so far. Raises UnknownJob."""
@@ -129,6 +150,16 @@ class Service:
     def workers(self) -> list[WorkerRecord]:
         """The kernel workers that are registered now."""
         return [member.record for member in self._pool.members()]
+
+    def of_tenant(self, tenant: str) -> Service:
+        """The same service as another tenant sees it, over the same connections: close the original alone.
+
+        Raises ValueError for a name that is none.
+        """
+        _ = self._sender  # so that it is shared, too
+        view = copy.copy(self)
+        view._tenant = check_tenant(tenant)
+        return view
 
     def close(self) -> None:
         """Gives the connections back."""

@@ -27,8 +27,18 @@ from orchestrator.jobs import Job, JobOptions
 _log = logging.getLogger(__name__)
 
 
-def submit(jobs: JobStore, store: CacheStore, document: Document, options: JobOptions) -> Job:
-    """Stores a document and creates a job on it, or neither. Raises DocumentError; what the stores raise."""
+def submit(
+    jobs: JobStore,
+    store: CacheStore,
+    document: Document,
+    options: JobOptions,
+    instruction: str | None = None,
+) -> Job:
+    """Stores a document and creates a job on it, or neither. Raises DocumentError; what the stores raise.
+
+    With an `instruction` the job does what that says, in place of a summary. Then `options.seed` is that of
+    the text alone, so that the same document under another seed finds the same state.
+    """
     if not document.text.strip():
         raise DocumentError(f"{document.title} is empty or blank")
     try:
@@ -38,7 +48,7 @@ def submit(jobs: JobStore, store: CacheStore, document: Document, options: JobOp
         raise DocumentError(f"{document.title} holds characters that no encoding has") from None
     known = store.exists("document", [name])[0]
     write_document(store, name, text_chunks(document.text), size=size, meta={"title": document.title[:200]})
-    job = _new_job(store.tenant, "summarize", document.title, options, document=name, plan_seed=options.seed)
+    job = _document_job(store.tenant, document.title, name, options, instruction)
     try:
         jobs.create(job)
     except JobStoreUnavailable:
@@ -48,10 +58,29 @@ def submit(jobs: JobStore, store: CacheStore, document: Document, options: JobOp
     return job
 
 
+def submit_stored(jobs: JobStore, store: CacheStore, name: str, options: JobOptions) -> Job:
+    """Creates a job on a document that is stored already. Raises OptionError (no name), ObjectMissing."""
+    try:
+        title = store.manifest("document", name).meta.get("title")
+    except ValueError as error:
+        raise OptionError(str(error), "document") from None
+    job = _document_job(store.tenant, str(title or name[:12]), name, options, None)
+    jobs.create(job)
+    return job
+
+
+def _document_job(
+    tenant: str, title: str, document: str, options: JobOptions, instruction: str | None
+) -> Job:
+    if instruction is None:
+        return _new_job(tenant, "summarize", title, options, document=document, plan_seed=options.seed)
+    return _new_job(tenant, "complete", title, options, document=document, question=instruction)
+
+
 def ask(jobs: JobStore, asked: Job, question: str, options: JobOptions | None) -> Job:
     """Creates a job that begins with decode on the state of `asked`, which must be finished."""
     if not question.strip():
-        raise OptionError("the question is blank")
+        raise OptionError("the question is blank", "question")
     require_result(asked)
     chosen = asked.options if options is None else options
     merged = dataclasses.replace(
