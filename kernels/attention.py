@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.dispatch import backend
+from kernels.dispatch import backend, taken
 from kernels.merge import merge
+from kernels.triton.support import unsupported
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _TILE_ROWS = 256  # queries of the portable path at a time: bounds its matrix of logits
@@ -47,7 +48,7 @@ def segment_attention(
     if own < queries:
         raise ValueError(f"keys has {own} entries; q has {queries} queries and each needs its own key")
     chosen = backend(q.device)
-    if chosen == "triton":
+    if chosen == "triton" and taken(unsupported(keys, values, q, prefix_keys, prefix_values, scale=scale)):
         from kernels.triton.attention import segment_attention as triton_attention
 
         return triton_attention(q, prefix_keys, prefix_values, prefix_log_weights, keys, values, scale=scale)

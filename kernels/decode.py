@@ -7,7 +7,8 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.attention import attend, check
-from kernels.dispatch import backend
+from kernels.dispatch import backend, taken
+from kernels.triton.support import unsupported
 
 MOST_QUERIES = 8
 
@@ -32,7 +33,7 @@ def decode_attention(
     if not 1 <= queries <= min(MOST_QUERIES, entries):
         raise ValueError(f"q has {queries} queries; allowed are 1 to {min(MOST_QUERIES, entries)}")
     chosen = backend(q.device)
-    if chosen == "triton":
+    if chosen == "triton" and taken(unsupported(keys, values, q, scale=scale)):
         from kernels.triton.decode import decode_attention as triton_decode
 
         return triton_decode(q, keys, values, log_weights, scale=scale)

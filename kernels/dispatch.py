@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from functools import lru_cache
 from typing import Literal, get_args
@@ -12,6 +13,8 @@ import torch
 Backend = Literal["reference", "torch", "triton"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 ENVIRONMENT = "DOCEXPRESS_KERNELS"
+
+_log = logging.getLogger(__name__)
 
 
 def backend(device: torch.device) -> Backend:
@@ -32,3 +35,15 @@ def backend(device: torch.device) -> Backend:
 def has_triton() -> bool:
     """Whether both the Triton compiler and our kernels for it can be imported."""
     return all(importlib.util.find_spec(name) is not None for name in ("triton", "kernels.triton"))
+
+
+def taken(reason: str | None) -> bool:
+    """Whether Triton runs a case; a `reason` (`triton.support`) why it cannot is logged, once."""
+    if reason is not None:
+        _log_once(reason)
+    return reason is None
+
+
+@lru_cache
+def _log_once(reason: str) -> None:
+    _log.warning("torch runs what Triton does not take: %s", reason)

@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from kernels.dispatch import backend
+from kernels.dispatch import backend, taken
 from kernels.halving_reference import check_halving, kernel_halving_reference
+from kernels.triton.support import unsupported
 
 Rule = Literal["greedy", "threshold"]
 
@@ -74,7 +75,7 @@ def kernel_halving(
     if tile < 1:
         raise ValueError(f"tile is {tile}; allowed is 1 or more")
     chosen = backend(keys.device)
-    if chosen == "triton":
+    if chosen == "triton" and taken(unsupported(keys, values, scale=scale)):
         from kernels.triton.halving import kernel_halving as triton_halving
 
         return triton_halving(
