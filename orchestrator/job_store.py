@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,10 +17,12 @@ import redis
 
 from orchestrator import job_keys, records, scripts
 from orchestrator.connection import job_store_errors
-from orchestrator.errors import ClaimLost, UnknownJob
+from orchestrator.errors import ClaimLost, OptionError, UnknownJob
 from orchestrator.job_keys import JobKeys
 from orchestrator.jobs import Job
 from orchestrator.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 Park = Literal["in", "out", "stay"]
 EventData = tuple[str, Mapping[str, Any]]
@@ -71,12 +74,13 @@ class JobStore:
         return records.decode(record)
 
     def load_many(self, members: Iterable[JobKeys]) -> list[Job]:
-        """The jobs that exist, in the order given, in one round trip."""
+        """The jobs that exist, in the order given, in one round trip. A record that cannot be read is left out:
+        it must not stand in the way of all the others."""
         with job_store_errors(self.client), self.client.pipeline(transaction=False) as pipe:
             for keys in members:
                 pipe.hgetall(keys.record)
             found = pipe.execute()
-        return [records.decode(record) for record in found if record]
+        return [job for record in found if record and (job := _readable(record)) is not None]
 
     def all(self, tenant: str) -> list[Job]:
         """All jobs of a tenant, the newest first; those that have expired leave the list."""
@@ -193,6 +197,14 @@ class JobStore:
         with job_store_errors(self.client):
             members = self.client.zrange(key, 0, -1)
             return self.load_many(job_keys.split_member(member.decode()) for member in members)
+
+
+def _readable(record: Mapping[bytes, bytes]) -> Job | None:
+    try:
+        return records.decode(record)
+    except (ValueError, TypeError, KeyError, OptionError) as error:
+        _log.error("the record of job %r cannot be read: %s", record.get(b"id"), error)
+        return None
 
 
 def _all_keys(keys: JobKeys) -> list[str]:

@@ -80,10 +80,9 @@ class Pool:
     def pick(self, job: Job) -> WorkerRecord:
         """The least loaded worker that suits, with room or not, and without a reservation.
 
-        For calls that do not compute. Raises NoWorker.
+        For calls that do not compute. Raises NoWorker, PoolBusy (none answers).
         """
-        suitable = self._suitable(job)
-        candidates = [member for member in suitable if member.open]
+        candidates = [member for member in self._suitable(job) if member.open]
         if not candidates:
             raise PoolBusy(f"no worker with the model {job.options.model} answers at the moment")
         return min(candidates, key=lambda m: m.load / max(1, m.record.capacity)).record

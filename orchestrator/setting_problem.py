@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 
 def setting_problem(error: ValidationError) -> str:
-    """The first problem, in one sentence: settings come from the environment and are named as it names them."""
+    """The first problem, in one sentence; settings are named as the environment names them."""
     problem = error.errors(include_url=False, include_input=False)[0]
     message = problem["msg"].removeprefix("Value error, ")
     where = "_".join(str(part) for part in problem["loc"])

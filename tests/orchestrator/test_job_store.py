@@ -176,6 +176,15 @@ def test_record_of_a_newer_version_is_read(jobs: JobStore, job: Job, redis_clien
     assert jobs.load("default", "j1") == job
 
 
+@pytest.mark.parametrize("options", ["{", "{}x", '{"colour": 1}', '{"seed": -1}'])
+def test_damaged_record_does_not_hide_the_others(
+    jobs: JobStore, job: Job, redis_client: redis.Redis, options: str
+) -> None:
+    jobs.create(dataclasses.replace(job, id="j2"))
+    redis_client.hset(JobKeys("default", "j1").record, "options", options)
+    assert [one.id for one in jobs.active()] == ["j2"]
+
+
 def test_unreachable_redis_is_one_sentence(settings: Settings) -> None:
     away = Settings(redis_url="redis://:secret@127.0.0.1:1/0")
     from cache_store.connection import connect
