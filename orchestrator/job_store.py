@@ -74,8 +74,10 @@ class JobStore:
         return records.decode(record)
 
     def load_many(self, members: Iterable[JobKeys]) -> list[Job]:
-        """The jobs that exist, in the order given, in one round trip. A record that cannot be read is left out:
-        it must not stand in the way of all the others."""
+        """The jobs that exist, in the order given, in one round trip.
+
+        A record that cannot be read is left out: it must not stand in the way of all the others.
+        """
         with job_store_errors(self.client), self.client.pipeline(transaction=False) as pipe:
             for keys in members:
                 pipe.hgetall(keys.record)
