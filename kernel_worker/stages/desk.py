@@ -21,6 +21,7 @@ from kernel_worker.errors import InvalidRequest, StateMismatch
 from kernel_worker.hot_states import HotStates
 from kernel_worker.leases import Leases
 from kernel_worker.model import LoadedModel
+from kernel_worker.observed import probe_ids
 from kernel_worker.settings import WorkerSettings
 from kernels.selection import CompressedKV, SelectionPolicy, make_policy
 
@@ -137,5 +138,13 @@ class Desk:
                 parameters=plan.parameters,
             )
         if plan.positions == "dense":
-            self.engine.check_window(policy.entries, plan.segment_tokens + FOLD_EVERY, positions="dense")
+            new = plan.segment_tokens + self.room_after(policy, plan)
+            self.engine.check_window(policy.entries, new, positions="dense")
         return policy
+
+    def room_after(self, policy: SelectionPolicy, plan: Plan) -> int:
+        """Positions that must be free after a segment: for tokens not folded in yet, or for a probe."""
+        if policy.probe is None:
+            return FOLD_EVERY
+        probe, own = probe_ids(policy.probe, self.loaded.prompt, range(plan.segment_tokens))
+        return max(FOLD_EVERY, len(probe) - own)

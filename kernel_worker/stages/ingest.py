@@ -15,7 +15,6 @@ from cache_store.naming import Plan, next_name, plan_name, tokens_name
 from cache_store.store import CacheStore
 from cache_store.tokens import TOKEN_BYTES, read_tokens, token_count, write_tokens
 from kernel_worker.calls import Call
-from kernel_worker.engine import FOLD_EVERY
 from kernel_worker.errors import InvalidRequest
 from kernel_worker.model import LoadedModel
 from kernel_worker.stages.desk import Desk, invalid_arguments
@@ -49,12 +48,13 @@ def ingest(desk: Desk, call: Call, tenant: str, document: str, plan: Plan, *, au
     """
     store = desk.store(tenant)
     # What can be refused is refused before the work.
-    desk.policy(replace(plan, positions="original") if auto else plan)
+    policy = desk.policy(replace(plan, positions="original") if auto else plan)
+    room = desk.room_after(policy, plan)
 
     def work() -> Ingested:
         manifest = _tokens(desk, call, store, document)
         count = token_count(manifest)
-        chosen = _positioned(desk, plan, count, auto)
+        chosen = _positioned(desk, plan, count, room, auto)
         desk.policy(chosen)
         done, state = _furthest(store, call, manifest, chosen)
         segments = -(-count // chosen.segment_tokens)
@@ -64,13 +64,14 @@ def ingest(desk: Desk, call: Call, tenant: str, document: str, plan: Plan, *, au
     return desk.readers.run(call, work)
 
 
-def _positioned(desk: Desk, plan: Plan, count: int, auto: bool) -> Plan:
-    """The plan with positions that suit a document of `count` tokens."""
+def _positioned(desk: Desk, plan: Plan, count: int, room: int, auto: bool) -> Plan:
+    """The plan with positions that suit a document of `count` tokens and `room` more."""
     window = desk.loaded.window
     if auto:
-        return replace(plan, positions="original" if count + window // 4 <= window else "dense")
+        fits = count + max(room, window // 4) <= window
+        return replace(plan, positions="original" if fits else "dense")
     if plan.positions == "original":
-        desk.engine.check_window(0, FOLD_EVERY, positions="original", seen=count)
+        desk.engine.check_window(0, room, positions="original", seen=count)
     return plan
 
 

@@ -15,7 +15,7 @@ from cache_store.tokens import read_tokens
 from kernel_worker.engine import Engine
 from kernel_worker.model import LoadedModel
 from kernel_worker.worker import Worker
-from kernels.selection import CompressedKV, make_policy
+from kernels.selection import POLICIES, CompressedKV, make_policy
 from protos import kernel_worker_pb2 as pb
 from tests.kernel_worker.server.harness import DEADLINE, Client, Lab, plan_of, refusal, text_of
 
@@ -257,6 +257,17 @@ def test_a_document_larger_than_a_message_goes_through(caller: Client) -> None:
     found = caller.ingest(caller.document(text))
     assert found.token_count > 10**6
     assert found.segments == -(-found.token_count // 32)
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "exact"])
+def test_every_policy_writes_the_same_from_memory_as_from_the_store(
+    lab: Lab, caller: Client, policy: str
+) -> None:
+    caller.plan.policy, caller.plan.cache_entries, caller.plan.segment_tokens = policy, 64, 40
+    state = caller.read(caller.document(text_of(6)))
+    fresh = lab.caller(lab.worker())
+    fresh.plan.CopyFrom(caller.plan)
+    assert fresh.decode(state).text == caller.decode(state).text
 
 
 def test_the_store_of_a_tenant_is_its_own(lab: Lab, worker: Worker, caller: Client) -> None:

@@ -88,6 +88,10 @@ BAD_PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "no segment": ({"segment_tokens": 0}, "segment_tokens is 0"),
     "positions": ({"positions": "round"}, "round"),
     "window": ({"positions": "dense", "segment_tokens": 250}, "256"),
+    "window, probe included": (
+        {"positions": "dense", "policy": "kvzip", "cache_entries": 64, "segment_tokens": 90},
+        "256",
+    ),
     "fingerprint": ({"model_fingerprint": ""}, "model_fingerprint"),
 }
 
