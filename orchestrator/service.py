@@ -13,7 +13,7 @@ from cache_store.connection import connect, redis_errors
 from cache_store.keys import check_tenant
 from cache_store.store import CacheStore
 from cache_store.worker_registry import WorkerRecord
-from orchestrator import event_stream, submission
+from orchestrator import event_stream, liveness, submission
 from orchestrator.connection import job_store_errors
 from orchestrator.documents import Document
 from orchestrator.events import Event
@@ -150,6 +150,10 @@ class Service:
     def workers(self) -> list[WorkerRecord]:
         """The kernel workers that are registered now."""
         return [member.record for member in self._pool.members()]
+
+    def orchestrators(self) -> list[str]:
+        """The processes ("host:pid") that take jobs from the queues now."""
+        return liveness.processes(self._client)
 
     def of_tenant(self, tenant: str) -> Service:
         """The same service as another tenant sees it, over the same connections: close the original alone.

@@ -1,0 +1,66 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from cache_store.connection import connect
+from orchestrator.api_keys import ApiKeys
+from orchestrator.http import errors
+from orchestrator.http.context import Api
+from orchestrator.http.guard import Guard
+from orchestrator.http.headers import SecurityHeaders
+from orchestrator.http.limits import BodyLimit
+from orchestrator.http.routes import health, jobs, states, workers
+from orchestrator.http.settings import ApiSettings
+from orchestrator.service import Service
+
+
+def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
+    """An application over the stack that the settings name; it connects when it starts.
+
+    Without `keys_required` requests from this machine need no key: bind it to loopback alone.
+    """
+    app = FastAPI(
+        title="docexpress",
+        summary="Reads a long document once, keeps a small state of it, writes summaries and answers.",
+        docs_url=None,  # these pages load their programs from elsewhere
+        redoc_url=None,
+        lifespan=_lifespan(settings),
+    )
+    errors.install(app)
+    for router in (jobs.router, states.router, workers.router, health.router):
+        app.include_router(router)
+    # The last one added is the first to see a request.
+    app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(Guard, keys_required=keys_required or settings.require_keys)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
+        )
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _lifespan(settings: ApiSettings):  # type: ignore[no-untyped-def] # FastAPI's own type is not exported
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        client = connect(settings.redis_url)
+        service = Service(settings)
+        try:
+            await run_sync(service.of_tenant, settings.tenant)  # imports Celery, before the first request
+            app.state.api = Api(
+                settings, service, ApiKeys(client), anyio.CapacityLimiter(settings.streams_limit)
+            )
+            yield
+        finally:
+            await run_sync(service.close)
+            client.close()
+
+    return lifespan

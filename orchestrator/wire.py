@@ -1,0 +1,86 @@
+"""What the HTTP API answers with, as server and client both know it. JSON objects; times are seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.jobs import Kind
+
+
+class Wire(BaseModel):
+    """Read from JSON or from an object with the same attributes; fields of newer versions are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", from_attributes=True)
+
+
+class JobInfo(Wire):
+    """A job as its record stands.
+
+    status    submitted, ingest, prefill, compress, decode, done, failed or cancelled
+    segment   the one that is read now, of `segments` (0 until ingest has told)
+    document  name of the stored document, to be submitted again
+    created, updated  seconds since the epoch
+    reason    why it failed, or why a stage was last tried again
+    result    the documented result object once the job is done
+    """
+
+    id: str
+    kind: Kind
+    title: str
+    question: str | None
+    status: str
+    stage: str
+    segment: int
+    segments: int
+    model: str
+    document: str
+    state: str
+    tokens_read: int
+    created: float
+    updated: float
+    reason: str
+    retryable: bool
+    result: dict[str, Any] | None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in ("done", "failed", "cancelled")
+
+
+class StateInfo(Wire):
+    """A stored state. `size` in bytes, `expires_in` in seconds unless it is read before; `cache_entries` per
+    KV head and layer; `kept` marks the final state of a job."""
+
+    name: str
+    size: int
+    created: float
+    expires_in: float
+    kept: bool
+    tokens_seen: int
+    cache_entries: int
+    model: str
+    meta: dict[str, Any]
+
+
+class WorkerInfo(Wire):
+    """A kernel worker. `window` in tokens; `capacity` calls are computed at once, `load` run or wait."""
+
+    id: str
+    model_name: str
+    device: str
+    window: int
+    capacity: int
+    load: int
+    draining: bool
+    version: str
+
+
+class ErrorInfo(Wire):
+    """The object under "error" of every answer from 400 on; `param` names the field that is wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None

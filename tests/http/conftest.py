@@ -1,0 +1,37 @@
+"""One stack for all tests of the API; each test has documents of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from orchestrator.http.settings import ApiSettings
+from tests.cluster import Cluster
+from tests.http.stack import serving, tiny_worker
+
+
+@pytest.fixture(scope="package")
+def settings(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSettings]:
+    """The settings of a stack that is up."""
+    with Cluster(valkey_url, tmp_path_factory.mktemp("stack")) as cluster:
+        cluster.client.flushall()
+        settings = ApiSettings(redis_url=valkey_url, heartbeat_seconds=0.5)
+        with tiny_worker(settings) as worker:
+            cluster.orchestrator()
+            cluster.ready(worker.desk.worker_id)
+            yield settings
+
+
+@pytest.fixture(scope="package")
+def url(settings: ApiSettings) -> Iterator[str]:
+    """A server on loopback."""
+    with serving(settings) as served:
+        yield served
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, timeout=60) as client:
+        yield client

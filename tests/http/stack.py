@@ -1,0 +1,52 @@
+"""A whole stack for the tests of the API: Valkey, an orchestrator, a worker with a tiny model, the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cache_store.connection import connect
+from kernel_worker.settings import WorkerSettings
+from kernel_worker.worker import Worker
+from orchestrator.http.server import BackgroundServer
+from orchestrator.http.settings import ApiSettings
+from tests.kernel_worker.tiny import tiny_loaded
+
+MODEL = "tiny-llama"
+READING: dict[str, Any] = {
+    "model": MODEL,
+    "policy": "uniform",
+    "policy_parameters": {"sinks": "4"},
+    "cache_entries": 64,
+    "segment_tokens": 96,
+}
+OPTIONS: dict[str, Any] = READING | {"max_new_tokens": 20}
+ENDLESS = 12_000  # tokens that take longer to write than any test waits
+
+
+def text_of(mark: str, sentences: int = 12) -> str:
+    """A text of its own for each mark."""
+    return " ".join(f"{mark}: sentence {number} tells of {number * 37 % 101}." for number in range(sentences))
+
+
+@contextmanager
+def tiny_worker(settings: ApiSettings) -> Iterator[Worker]:
+    """The real worker, in this process."""
+    own = WorkerSettings(model="tiny", device="cpu", heartbeat_seconds=0.2)
+    cache, broker = connect(settings.cache_url), connect(settings.redis_url)
+    worker = Worker(own, settings, tiny_loaded(), cache=cache, broker=broker)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        cache.close()
+        broker.close()
+
+
+@contextmanager
+def serving(settings: ApiSettings, *, host: str = "127.0.0.1", **changes: Any) -> Iterator[str]:
+    """A server on a free port, with these settings changed; its URL."""
+    with BackgroundServer(settings.model_copy(update=changes), host, 0) as server:
+        yield server.url
