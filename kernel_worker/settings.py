@@ -45,7 +45,9 @@ class WorkerSettings(BaseSettings):
     )
     lease_count: int = Field(default=8, ge=1)
     lease_bytes: int = Field(default=2048 * MIB, ge=1)
-    hot_states: int = Field(default=4, ge=0, description="States kept on the device between segments.")
+    hot_states: int = Field(
+        default=4, ge=0, le=256, description="States kept on the device between segments."
+    )
     hot_state_bytes: int = Field(default=1024 * MIB, ge=0)
     checkpoint_seconds: int = Field(
         default=3600, ge=1, description="How long an interrupted Decode can be taken up."
