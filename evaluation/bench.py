@@ -53,6 +53,11 @@ class Bench:
         prompt = self.engine.loaded.prompt
         return [*prompt.prefix_ids, *prompt.tokenizer.encode(document)]
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of a document's ids."""
+        text = self.engine.loaded.prompt.tokenizer.detokenizer()
+        return "".join(text.push(token) for token in ids) + text.finish()
+
     def read(
         self, policy: SelectionPolicy, ids: Sequence[int], *, positions: Positions | None = None
     ) -> Reading:

@@ -15,12 +15,16 @@ SEED = 20240501
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One document's ids, what to do, how many tokens the answer may have, and entries for who compresses."""
+    """One document's ids, what to do, how many tokens the answer may have, and entries for who compresses.
+
+    question  what the instruction asks, alone; "" for a plain summary
+    """
 
     ids: tuple[int, ...]
     instruction: str
     answer_tokens: int
     entries: int
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ from typing import Literal
 from evaluation.cases import Case, read_set
 from evaluation.methods import ByPolicy, MapReduce, Method, Truncated, Uncompressed
 from evaluation.needles import NEEDLES, needle_cases, own_haystack, read_needles
+from evaluation.rereading import RANKINGS, Reread
 from evaluation.tasks import Task, key_task, question_task, summary_task
 
 Half = Literal["choose", "report", "all"]
 
-AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages")
+COMPOSED = ("snapkv+express", "importance+express", "passages+express")
+AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages", *COMPOSED)
 """Policies that can look at the instruction while they read."""
 BLIND = ("streaming", "uniform", "express", "keydiff", "knorm", "kvzip")
 """Policies that look at the document alone."""
@@ -53,6 +55,7 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
     known += [ByPolicy(policy=name, aware=True) for name in AWARE]
     known += [ByPolicy(policy=name, aware=False) for name in BLIND]
     known += [ByPolicy(policy=name, aware=False) for name in AWARE]
+    known += [Reread(ranking=ranking) for ranking in RANKINGS]
     return [method for method in known if names is None or method.name in names]
 
 

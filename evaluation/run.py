@@ -26,9 +26,8 @@ def run_task(
         ids = tuple(bench.document_ids(case.document))
         for method in methods:
             for compression in compressions if method.budgeted else [1.0]:
-                work = Work(
-                    ids, task.instruction(case), task.answer_tokens, max(1, round(len(ids) / compression))
-                )
+                entries = max(1, round(len(ids) / compression))
+                work = Work(ids, task.instruction(case), task.answer_tokens, entries, case.question)
                 _one(bench, journal, task, case, method, work, compression)
         log.info("%s: %d of %d", task.name, number + 1, len(task.cases))
 
@@ -38,7 +37,7 @@ def run_fixed(bench: Bench, journal: Journal, task: Task, methods: Sequence[Meth
     for number, case in enumerate(task.cases):
         ids = tuple(bench.document_ids(case.document))
         for method in methods:
-            work = Work(ids, task.instruction(case), task.answer_tokens, entries)
+            work = Work(ids, task.instruction(case), task.answer_tokens, entries, case.question)
             compression = len(ids) / entries if method.budgeted else 1.0
             _one(bench, journal, task, case, method, work, compression)
         log.info("%s: %d of %d", task.name, number + 1, len(task.cases))

@@ -7,6 +7,11 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+from kernels.selection.composed import (
+    ImportanceExpressPolicy,
+    PassagesExpressPolicy,
+    SnapKVExpressPolicy,
+)
 from kernels.selection.exact import ExactPolicy
 from kernels.selection.expected_attention import ExpectedAttentionPolicy
 from kernels.selection.express import ExpressPolicy
@@ -36,6 +41,9 @@ _POLICIES = (
     KVzipPolicy,
     ImportancePolicy,
     PassagesPolicy,
+    SnapKVExpressPolicy,
+    ImportanceExpressPolicy,
+    PassagesExpressPolicy,
 )
 _CLASSES: Mapping[str, type[Any]] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 POLICIES: tuple[str, ...] = tuple(_CLASSES)

@@ -15,6 +15,7 @@ from evaluation.journal import Journal
 from evaluation.language import fidelity, log_probabilities, stream_likelihood
 from evaluation.methods import ByPolicy, MapReduce, Truncated, Uncompressed, Work, exact_policy
 from evaluation.profiles import AWARE, BLIND, methods
+from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
 from evaluation.tasks import FOCUSED, QUESTION, SUMMARY, question_task
 from kernel_worker.engine import Engine
@@ -73,6 +74,27 @@ def test_the_question_is_told_to_those_that_can_use_it(bench: Bench) -> None:
     probe = blind.make(120, "Who jumps?").probe
     assert probe is not None
     assert probe.kind == "tail"
+
+
+def test_documents_beyond_the_window_are_read_again_where_the_question_leads(bench: Bench) -> None:
+    in_segments = Bench(bench.engine, 200)
+    filler, fact = "The dog does not mind. " * 200, "Marmalade is the password of the reading club. "
+    ids = in_segments.document_ids(filler[:1700] + fact + filler[:2300])
+    question = Work(tuple(ids), "What is the password?", 6, 100, "What is the password of the reading club?")
+    for ranking in RANKINGS:
+        method = Reread(ranking=ranking, segments=2, state_entries=300)
+        assert method.suits(in_segments, question)
+        assert method.answer(in_segments, question).text
+    body = ids[len(bench.engine.loaded.prompt.prefix_ids) :]
+    texts = [in_segments.text(body[start : start + 200]) for start in range(0, len(body), 200)]
+    assert "".join(texts) == filler[:1700] + fact + filler[:2300]
+    scores = by_words(texts, question.question)
+    assert "password" in texts[best(scores, 1)[0]]
+
+
+def test_two_rankings_together_prefer_what_both_like() -> None:
+    assert best(both([3, 2, 1, 0], [0, 2, 1, 3]), 2) == [0, 1]
+    assert both([1.0, 1.0], [2.0, 2.0])[0] == both([1.0, 1.0], [2.0, 2.0])[1]
 
 
 def test_a_run_goes_on_where_it_was(bench: Bench, tmp_path: Path) -> None:

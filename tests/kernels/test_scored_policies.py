@@ -15,6 +15,7 @@ from tests.kernels.streams import same, stream
 
 OBSERVING = ("snapkv", "pyramidkv", "expected_attention", "kvzip", "importance", "passages")
 SCORED = (*OBSERVING, "keydiff", "knorm")
+COMPOSED = ("snapkv+express", "importance+express", "passages+express")
 TOKENS = stream(700)
 
 
@@ -123,9 +124,39 @@ def test_importance_sums_are_right_on_average() -> None:
     assert abs(float(values.mean() - one.values[0, 0, :, 0].sum())) < 4 * float(values.std() / 500**0.5)
 
 
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_composition_represents_every_token(name: str) -> None:
+    policy = make_policy(name, entries=160, seed=3)
+    for tokens in (150, 161, 300, 333, 699):
+        cache, again = (folded_observing(policy, TOKENS.slice(0, tokens), 90) for _ in range(2))
+        entries = cache.entries
+        assert same(entries, again.entries)
+        assert len(entries) <= 160
+        assert torch.equal(entries.weights.sum(-1), torch.full((2, 2), float(tokens)))
+        assert all(len(set(row.tolist())) == len(entries) for row in entries.tokens.flatten(0, 1))
+        assert entries.tokens[0, 1, :32].tolist() == list(range(32))
+        assert entries.tokens[1, 0, -20:].tolist() == list(range(tokens - 20, tokens))
+        assert torch.equal(entries.keys, TOKENS.gather(entries.tokens.long()).keys)
+    assert float(entries.weights.max()) >= 4.0
+
+
+def test_a_composition_keeps_exactly_what_its_selector_likes() -> None:
+    policy = make_policy("snapkv+express", entries=200, seed=0)
+    tokens = stream(700, d=32)
+    cache = CompressedKV(tokens.slice(0, 0), 0)
+    for start in range(0, 700, 100):
+        new = tokens.slice(start, start + 100)
+        known = concat([cache.entries, new])
+        cache = policy.fold(cache, new, looking_at(known, [len(known) - 60]))
+    for seen in range(40, 700, 100):
+        exact = (cache.entries.tokens == seen) & (cache.entries.weights == 1.0)
+        assert bool(exact.any(-1).all()), f"token {seen} is not exact any more"
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
+        ("snapkv+express", {"stream": "0.9"}, "entries is 128; allowed is room for 32 sinks, 16 recent"),
         ("snapkv", {"width": "4"}, "width is 4; allowed are odd numbers"),
         ("snapkv", {"recent": "1.5"}, "recent is 1.5; allowed is 0 to 1"),
         ("snapkv", {"tail": "0"}, "tail is 0; allowed is 1 or more"),
