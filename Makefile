@@ -10,6 +10,8 @@ CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 DOC ?=
+# Each is a module of `benchmarks` with a command line of its own; an entry may hold arguments.
+BENCHMARKS := attention 'halving speed' prefill decode store long_document
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-long test check bench proto clean
@@ -47,7 +49,7 @@ check: setup ## format, lint and types
 	$(BIN)/mypy
 
 bench: setup ## speed and memory, each beside its baseline
-	$(BIN)/python -m benchmarks
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 proto: setup ## generate the gRPC code anew
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. $(PROTO)

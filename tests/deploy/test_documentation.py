@@ -1,0 +1,82 @@
+"""README and docs: every command, make target, link and setting that they name exists."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_worker.settings import WorkerSettings
+from orchestrator.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN_VARIABLES = {"home", "debug", "cache_dir", "allow_download", "models", "kernels", "data"}
+
+
+def code(page: Path) -> str:
+    return "\n".join(re.findall(r"^```(?:sh|bash)?\n(.*?)^```", page.read_text(), flags=re.M | re.S))
+
+
+def commands() -> list[str]:
+    """What follows `docexpress` in lines of code, without comments and placeholders' brackets."""
+    lines = [line.partition("#")[0].strip() for page in PAGES for line in code(page).splitlines()]
+    found = [line.removeprefix("docexpress ") for line in lines if line.startswith("docexpress ")]
+    parts = [part for line in found for part in re.split(r"\s{2,}docexpress |, (?=\w+ [A-Z])", line)]
+    return sorted({each for part in parts for each in alternatives(re.sub(r"[\[\]]", "", part))})
+
+
+def alternatives(command: str) -> list[str]:
+    """`state list | show` is two commands, and so is `up | worker`."""
+    first, *others = command.split(" | ")
+    group = "state " if first.startswith("state ") else ""
+    return [first, *(group + other for other in others)]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_exists(command: str) -> None:
+    line = [sys.executable, "-m", "orchestrator.cli", *shlex.split(command), "--help"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_are_found_at_all() -> None:
+    assert len(commands()) == 17
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), flags=re.M)
+    }
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_variable_is_a_setting(page: Path) -> None:
+    known = {*WorkerSettings.model_fields, *Settings.model_fields, *OWN_VARIABLES}
+    named = {name.lower() for name in re.findall(r"DOCEXPRESS_([A-Z_]+[A-Z])", page.read_text())}
+    assert named <= known
+
+
+def test_the_python_example_runs_as_far_as_it_can_without_a_stack(tmp_path: Path) -> None:
+    program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
+    (tmp_path / "report.txt").write_text("Something to read.")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "DOCEXPRESS_REDIS_URL": "redis://127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
