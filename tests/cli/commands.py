@@ -1,6 +1,7 @@
 """Running the command line as a user does: a process, its output, and what it leaves behind."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -42,6 +43,21 @@ class CommandLine:
         return subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
+
+    def run_in_terminal(self, *arguments: str | Path) -> tuple[int, str]:
+        """Run with a terminal for standard output and error; exit code and all that it was sent."""
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            self.command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            env=self.environment | {"TERM": "xterm-256color", "COLUMNS": "100"},
+        ) as process:
+            os.close(theirs)
+            with os.fdopen(ours, "rb", closefd=True) as screen:
+                shown = b"".join(iter(lambda: _chunk(screen.fileno()), b""))
+            return process.wait(timeout=SECONDS), shown.decode()
 
     @contextmanager
     def started(self, *arguments: str | Path) -> Iterator["Running"]:
@@ -99,6 +115,13 @@ class Running:
             self.process.send_signal(number)
         output, errors = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, output, errors
+
+
+def _chunk(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how a terminal says that nobody writes to it any more
+        return b""
 
 
 def _read(file: Path) -> str:

@@ -81,6 +81,21 @@ def test_the_summary_goes_to_standard_output_and_all_else_to_standard_error(
     assert "\x1b" not in done.stderr  # not a terminal
 
 
+def test_in_a_terminal_there_are_bars_and_the_text_comes_after_them(
+    up: CommandLine, document: Path, model: Path
+) -> None:
+    code, shown = up.run_in_terminal("summarize", document, "--model", model, *OPTIONS)
+    assert code == 0, shown
+    text = clean(summarize(up, document, model)["summary"]).split()[0]
+    bars, _, after = shown.partition(text)
+    assert "reading" in bars
+    assert "━" in bars
+    assert "segments" in bars
+    assert "docexpress ask" in after
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")  # a cursor that was hidden is shown again
+    assert "\x1b" not in after.replace("\x1b[?25h", "")
+
+
 def test_json_is_one_object_with_the_documented_fields(up: CommandLine, document: Path, model: Path) -> None:
     result = summarize(up, document, model)
     assert result.keys() == RESULT_FIELDS | {"summary"}

@@ -4,7 +4,10 @@ import json
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
+from rich.cells import cell_len
 
 from cache_store import errors as store
 from orchestrator import errors
@@ -12,6 +15,7 @@ from orchestrator.cli import figures
 from orchestrator.cli.failures import explain
 from orchestrator.cli.tables import print_table
 from orchestrator.cli.terminal import clean, print_json, print_text
+from orchestrator.cli.word_wrap import WordWrap
 from orchestrator.embedded.errors import StartFailed
 from orchestrator.settings import Settings
 
@@ -112,3 +116,20 @@ def test_every_failure_has_a_code_and_one_line(error: Exception, code: int, word
     assert found == code
     assert words in sentence
     assert "\n" not in sentence
+
+
+@given(st.text(st.sampled_from("ab 字\n")), st.integers(1, 20), st.integers(1, 7))
+def test_words_are_wrapped_and_nothing_else_is_changed(text: str, width: int, piece: int) -> None:
+    wrap = WordWrap(width)
+    shown = "".join(wrap.add(text[i : i + piece]) for i in range(0, len(text), piece)) + wrap.flush()
+    if all(cell_len(word) <= width for word in text.split()):
+        assert shown.split() == text.split()
+    assert "".join(shown.split()) == "".join(text.split())
+    assert all(cell_len(line) <= max(width, 2) for line in shown.splitlines())
+    whole = WordWrap(width)
+    assert whole.add(text) + whole.flush() == shown
+
+
+def test_a_line_is_broken_between_words() -> None:
+    wrap = WordWrap(10)
+    assert wrap.add("one two three four") + wrap.flush() == "one two \nthree four"

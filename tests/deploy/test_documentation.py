@@ -43,7 +43,7 @@ def test_every_command_exists(command: str) -> None:
 
 
 def test_commands_are_found_at_all() -> None:
-    assert len(commands()) == 17
+    assert len(commands()) >= 17
 
 
 def test_every_make_target_exists() -> None:
