@@ -96,12 +96,10 @@ class ExpressStream:
         takes = u * (places % run + 1) < 1.0  # [*rows, S]
         pad = -(begun + len(new)) % run
         takes = torch.nn.functional.pad(takes, (begun, pad))
-        if begun:
-            takes[..., 0] = True
         takes = takes.reshape(*new.rows, -1, run)
         slots = (takes * torch.arange(1, run + 1, device=takes.device)).amax(-1) - 1
         slots = slots + torch.arange(0, slots.shape[-1] * run, run, device=slots.device)
-        # Slots before `begun` are the one token held; the new ones follow on it.
+        # Slots before `begun`, and none at all (-1) in the first run, are the token held; the new ones follow.
         index = (slots - begun + len(held)).clamp_min(0) if begun else slots
         stands = concat([held, new]).gather(index)
         complete = (begun + len(new)) // run

@@ -31,6 +31,16 @@ def test_decisions_agree_with_the_specification(points: int, rule: str, centred:
     assert torch.equal(kept, kernel_halving_reference(*bucket, rule=rule, centred=centred, multiplier=0.1))
 
 
+@pytest.mark.parametrize("tile", [1, 3, 64])
+def test_exact_ties_are_not_decided_by_rounding(tile: int) -> None:
+    """Points drawn from few: signed sums cancel exactly, and each way of summing leaves other last bits."""
+    keys, values, randoms = _bucket(120, rows=(40,))
+    pick = torch.randint(0, 5, (40, 120, 1), generator=torch.Generator().manual_seed(0))
+    keys, values = (x[:, :5].gather(1, pick.expand(-1, -1, x.shape[-1])) for x in (keys, values))
+    kept = kernel_halving(keys, values, randoms, tile=tile)
+    assert torch.equal(kept, kernel_halving_reference(keys, values, randoms))
+
+
 def test_scale_and_large_logits() -> None:
     """Logits in the hundreds, whose exponentials overflow without the common shift."""
     keys, values, randoms = _bucket(40)
