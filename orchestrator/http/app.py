@@ -17,6 +17,7 @@ from orchestrator.http.context import Api
 from orchestrator.http.guard import Guard
 from orchestrator.http.headers import SecurityHeaders
 from orchestrator.http.limits import BodyLimit
+from orchestrator.http.openai import routes as openai
 from orchestrator.http.routes import health, jobs, states, workers
 from orchestrator.http.settings import ApiSettings
 from orchestrator.service import Service
@@ -35,7 +36,7 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
         lifespan=_lifespan(settings),
     )
     errors.install(app)
-    for router in (jobs.router, states.router, workers.router, health.router):
+    for router in (jobs.router, states.router, workers.router, health.router, openai.router):
         app.include_router(router)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
+import anyio
 from anyio.to_thread import run_sync
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from cache_store.errors import StoreError
 from orchestrator.errors import OrchestratorError
@@ -24,11 +26,24 @@ COMMENT = b": still here\n\n"
 class EventStreamResponse(StreamingResponse):
     """Server-sent events. Proxies are asked not to hold them back."""
 
-    def __init__(self, content: AsyncIterator[bytes]) -> None:
+    def __init__(self, content: AsyncGenerator[bytes], finish: Callable[[], None] | None = None) -> None:
+        """`finish` is called in a thread when the response has ended, in whatever way."""
         super().__init__(content, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._content = content
+        self._finish = finish
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ends the generator with the response, so that it clears up at once when the client has gone."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._content.aclose()
+                if self._finish is not None:
+                    await run_sync(self._finish)
 
 
-async def watch(api: Api, service: Service, job_id: str, after: str = "0-0") -> AsyncIterator[Event | None]:
+async def watch(api: Api, service: Service, job_id: str, after: str = "0-0") -> AsyncGenerator[Event | None]:
     """The job's events; None about once a second while there is none. Raises as `Service.events`."""
     events = service.events_and_pauses(job_id, after)
     while True:
@@ -38,7 +53,7 @@ async def watch(api: Api, service: Service, job_id: str, after: str = "0-0") -> 
         yield event
 
 
-async def job_events(api: Api, service: Service, job_id: str, after: str) -> AsyncIterator[bytes]:
+async def job_events(api: Api, service: Service, job_id: str, after: str) -> AsyncGenerator[bytes]:
     """The body of an event stream: a comment now and then while nothing happens; what breaks it is told as an
     `error` event, after which a client may come again with the last id it has seen."""
     with api.stream():

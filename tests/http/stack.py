@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from cache_store.connection import connect
+from kernel_worker.model import LoadedModel
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from orchestrator.http.server import BackgroundServer
@@ -23,6 +26,7 @@ READING: dict[str, Any] = {
 }
 OPTIONS: dict[str, Any] = READING | {"max_new_tokens": 20}
 ENDLESS = 12_000  # tokens that take longer to write than any test waits
+END_OF_TURN = 2
 
 
 def text_of(mark: str, sentences: int = 12) -> str:
@@ -30,12 +34,20 @@ def text_of(mark: str, sentences: int = 12) -> str:
     return " ".join(f"{mark}: sentence {number} tells of {number * 37 % 101}." for number in range(sentences))
 
 
+def talkative_model() -> LoadedModel:
+    """A tiny model that never ends a text: the logit of its end token is 0, and some other one is higher."""
+    loaded = tiny_loaded()
+    with torch.no_grad():
+        loaded.model.lm_head.weight[END_OF_TURN] = 0.0
+    return loaded
+
+
 @contextmanager
 def tiny_worker(settings: ApiSettings) -> Iterator[Worker]:
     """The real worker, in this process."""
     own = WorkerSettings(model="tiny", device="cpu", heartbeat_seconds=0.2)
     cache, broker = connect(settings.cache_url), connect(settings.redis_url)
-    worker = Worker(own, settings, tiny_loaded(), cache=cache, broker=broker)
+    worker = Worker(own, settings, talkative_model(), cache=cache, broker=broker)
     worker.start()
     try:
         yield worker

@@ -24,6 +24,7 @@ from orchestrator.client import (
     NotFound,
     Unreachable,
 )
+from orchestrator.client.watching import TRIES, Watching
 from orchestrator.http.settings import ApiSettings
 from tests.http.stack import ENDLESS, MODEL, OPTIONS, serving, text_of
 
@@ -178,7 +179,9 @@ def test_watching_goes_on_over_lost_connections() -> None:
     assert all(b"Last-Event-ID: 2-0" in request for request in asked[1:])
 
 
-def test_watching_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.client.watching.PAUSE_SECONDS", 0.01)
-    with breaking_server([b""] * 6, []) as url, Client(url) as client, pytest.raises(Unreachable):
-        client.wait("job")
+def test_watching_gives_up_in_the_end() -> None:
+    watching = Watching()
+    pauses = [watching.broken(None) for _ in range(TRIES - 1)]
+    assert pauses == sorted(pauses)
+    with pytest.raises(Unreachable):
+        watching.broken(None)
