@@ -111,6 +111,23 @@ def same_state(found: CompressedKV, expected: CompressedKV) -> None:
         assert torch.equal(left, right)
 
 
+@pytest.mark.parametrize("name", ["express", "streaming", "uniform"])
+def test_checkpoints_hold_what_the_kernels_give_when_called_directly(loaded: LoadedModel, name: str) -> None:
+    """The prompt as a segment, then tokens in one run: prefill and fold by hand give the same bytes."""
+    engine = Engine(loaded)
+    policy = make_policy(name, entries=32, seed=7, parameters={"sinks": "2"})
+    state = read(engine, policy, DOCUMENT, "dense")
+    steps = decode(engine, policy, state, "dense", sampling=Sampling(max_new_tokens=7))
+    first, second = (step.checkpoint for step in steps if step.checkpoint is not None)
+    assert len(state.entries) == 32 < state.seen
+    expected = policy.fold(state, engine.prefill(policy, state, PROMPT, positions="dense"))
+    same_state(first.state, expected)
+    assert second.state.seen == expected.seen + 5
+    again = engine.prefill(policy, expected, list(second.ids[:5]), positions="dense")
+    found = second.state.entries.keys[:, :, -5:]
+    torch.testing.assert_close(found, again.keys, rtol=1e-4, atol=1e-5)
+
+
 def test_a_resumed_decode_that_has_all_its_tokens_only_ends(loaded: LoadedModel) -> None:
     engine = Engine(loaded)
     state = read(engine, everything(), DOCUMENT, "dense")
