@@ -1,0 +1,1 @@
+"""Speed, memory and error, each beside a baseline that is measured in the same run."""
