@@ -10,8 +10,8 @@ CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 DOC ?=
-# Each is a module of `benchmarks` with a command line of its own; an entry may hold arguments.
-BENCHMARKS := attention 'halving speed' prefill decode store long_document
+# Benchmarks by name, for `make bench`; the quick ones when empty.
+BENCH ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-long test check bench proto clean
@@ -48,8 +48,8 @@ check: setup ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup ## speed and memory, each beside its baseline
-	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+bench: setup ## speed and memory, each beside its baseline; BENCH=long_document for the slow ones
+	$(BIN)/python -m benchmarks $(BENCH)
 
 proto: setup ## generate the gRPC code anew
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. $(PROTO)
