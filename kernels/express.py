@@ -99,7 +99,7 @@ class ExpressStream:
         takes = takes.reshape(*new.rows, -1, run)
         slots = (takes * torch.arange(1, run + 1, device=takes.device)).amax(-1) - 1
         slots = slots + torch.arange(0, slots.shape[-1] * run, run, device=slots.device)
-        # Slots before `begun`, and none at all (-1) in the first run, are the token held; the new ones follow.
+        # Slots before `begun`, or none (-1) in the first run, are the token held; the new ones follow on it.
         index = (slots - begun + len(held)).clamp_min(0) if begun else slots
         stands = concat([held, new]).gather(index)
         complete = (begun + len(new)) // run

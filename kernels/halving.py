@@ -8,6 +8,7 @@ Source: "Low-Rank Thinning" (Carrell et al., arXiv 2502.12063, 2025). `halving_r
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
@@ -18,6 +19,8 @@ from kernels.halving_reference import check_halving, kernel_halving_reference
 from kernels.triton.support import unsupported
 
 Rule = Literal["greedy", "threshold"]
+HALVINGS = ("greedy", "threshold", "uniform")
+"""Names that `named_halving` knows."""
 
 # A signed sum below this share of the sum of its absolute terms is a tie: rounding would decide it, and
 # differently for other batch sizes. Equal tokens make exact ties common where keys do not know their context.
@@ -45,6 +48,16 @@ def uniform_halving(keys: Tensor, values: Tensor, randoms: Tensor) -> Tensor:
     check_halving(keys, values, randoms)
     pairs = torch.arange(0, keys.shape[-2], 2, device=keys.device)
     return pairs + (randoms[..., 1:] < 0.5).to(torch.int64)
+
+
+def named_halving(name: str, *, centred: bool = True) -> Halving:
+    """The halving function of one of the names HALVINGS; ValueError for any other."""
+    if name not in HALVINGS:
+        raise ValueError(f"halving is {name!r}; allowed are {', '.join(HALVINGS)}")
+    if name == "uniform":
+        return uniform_halving
+    rule: Rule = "greedy" if name == "greedy" else "threshold"
+    return partial(kernel_halving, rule=rule, centred=centred)
 
 
 def kernel_halving(

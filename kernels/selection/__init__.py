@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+from kernels.selection.compactor import CompactorPolicy
 from kernels.selection.composed import (
     ImportanceExpressPolicy,
     PassagesExpressPolicy,
@@ -33,6 +34,7 @@ _POLICIES = (
     StreamingPolicy,
     UniformPolicy,
     ExpressPolicy,
+    CompactorPolicy,
     SnapKVPolicy,
     PyramidKVPolicy,
     ExpectedAttentionPolicy,

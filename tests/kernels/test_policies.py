@@ -7,13 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.selection import POLICIES, make_policy
+from kernels.selection import make_policy
 from kernels.selection.policy import CompressedKV
 from tests.kernels.streams import folded, same, stream
 
 TOKENS = stream(700)
 # The others choose by what they observe after each segment, and have their own tests.
-BY_TOKENS = tuple(name for name in POLICIES if name in {"exact", "streaming", "uniform", "express"})
+BY_TOKENS = tuple(
+    name for name in POLICIES if name in {"exact", "streaming", "uniform", "express", "compactor"}
+)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
