@@ -40,7 +40,7 @@ def test_any_segmentation(lengths: list[int], room: int, seed: int) -> None:
 @pytest.mark.parametrize("room", [32, 57, 128])
 @pytest.mark.parametrize("halving", [kernel_halving, uniform_halving])
 def test_at_every_length(halving: Halving, room: int) -> None:
-    """Weights sum to the tokens; never more than the room; exact while it lasts, then nearly full; in order."""
+    """Weights sum to the tokens; never more than the room; exact while it lasts, then nearly full."""
     compactor, held, sizes = CompactorStream(room, halving, seed=1), TOKENS.slice(0, 0), []
     for seen in range(1, 600):
         held = compactor.push(held, seen - 1, TOKENS.slice(seen - 1, seen))
