@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
+from orchestrator.cli.keys_app import keys_app
 from orchestrator.cli.state_app import state_app
 from orchestrator.jobs import JobOptions
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(state_app, name="state", rich_help_panel="Looking")
+app.add_typer(keys_app, name="keys", rich_help_panel="Running")
 
 _MAIN, _LOOKING, _RUNNING = "Main job", "Looking", "Running"
 
@@ -130,11 +132,36 @@ def doctor(as_json: opt.Json = False) -> None:
 
 
 @app.command(rich_help_panel=_RUNNING)
-def up(model: opt.Model = opt.DEFAULTS.model) -> None:
+def up(
+    model: opt.Model = opt.DEFAULTS.model,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="N", help="Serve HTTP on this port of 127.0.0.1, too."),
+    ] = None,
+) -> None:
     """Run everything on this machine until Ctrl-C: Valkey, one worker, one orchestrator."""
     from orchestrator.cli import services
 
-    services.up(model)
+    services.up(model, port)
+
+
+@app.command(rich_help_panel=_RUNNING)
+def serve(
+    host: Annotated[str, typer.Option(metavar="HOST", help="Where to serve.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="On which port.")] = 8000,
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask the server on this host whether it lives.")
+    ] = False,
+) -> None:
+    """Serve the HTTP API of a running stack until SIGTERM.
+
+    On any other host than this machine alone every request needs a key of `docexpress keys create`.
+    """
+    from orchestrator.cli import serving
+
+    if check:
+        serving.check(host, port)
+    serving.serve(host, port)
 
 
 @app.command(rich_help_panel=_RUNNING)

@@ -55,8 +55,9 @@ def check_orchestrator() -> NoReturn:
     raise typer.Exit(0 if alive else 1)
 
 
-def up(model: str | None) -> None:
-    """Run the whole stack until Ctrl-C or SIGTERM."""
+def up(model: str | None, port: int | None = None) -> None:
+    """Run the whole stack until Ctrl-C or SIGTERM, with a port the HTTP API on loopback, too."""
+    from orchestrator.cli.serving import LOOPBACK, address, api_beside
     from orchestrator.cli.session import open_session
     from orchestrator.embedded.home import STORE_ONLY, default_home
     from orchestrator.embedded.session import running_stack
@@ -68,6 +69,7 @@ def up(model: str | None) -> None:
         )
     if (run := running_stack(default_home())) is not None:
         raise UsageProblem(f"a stack is running already, started by process {run.owner}")
+    bound = None if port is None else address(LOOPBACK, port)
     display = make_display(quiet=False)
     with open_session(display, STORE_ONLY) as session:
         if session.connection.stack is None:
@@ -75,7 +77,8 @@ def up(model: str | None) -> None:
         session.need_workers(model or DEFAULTS.model)
         display.close()
         display.note(f"docexpress is up with {model or DEFAULTS.model}; Ctrl-C stops it.")
-        _wait(session.connection.check)
+        with api_beside(session.connection, bound, display.note) as check:
+            _wait(check)
 
 
 def _wait(check: Callable[[], None]) -> None:

@@ -46,14 +46,15 @@ def url_of(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def make_server(settings: ApiSettings, host: str) -> uvicorn.Server:
-    """A server that asks for API keys unless `host` is a loopback address."""
-    app = create_app(settings, keys_required=not is_loopback(host))
+def make_server(settings: ApiSettings, bound: socket.socket) -> uvicorn.Server:
+    """A server for that socket, which asks for API keys unless it is bound to a loopback address."""
+    app = create_app(settings, keys_required=not is_loopback(bound.getsockname()[0]))
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=STOP_SECONDS,
         timeout_keep_alive=30,
         lifespan="on",
@@ -62,15 +63,13 @@ def make_server(settings: ApiSettings, host: str) -> uvicorn.Server:
 
 
 class BackgroundServer:
-    """A server in a thread, for as long as the context lasts. Raises AddressUnusable."""
+    """A server in a thread, for as long as the context lasts; the socket is closed with it."""
 
-    def __init__(self, settings: ApiSettings, host: str, port: int) -> None:
-        self._socket = take_address(host, port)
-        self.url = url_of(self._socket)
-        self._server = make_server(settings, host)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="http"
-        )
+    def __init__(self, settings: ApiSettings, bound: socket.socket) -> None:
+        self.url = url_of(bound)
+        self._socket = bound
+        self._server = make_server(settings, bound)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [bound]}, name="http")
 
     @property
     def alive(self) -> bool:

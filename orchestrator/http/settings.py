@@ -23,6 +23,6 @@ class ApiSettings(Settings):
     max_new_tokens_limit: int = Field(default=16384, ge=1)
     state_bytes_limit: ByteSize = Field(default=ByteSize(2 * 1024**3), gt=0)
     streams_limit: int = Field(default=256, ge=1, le=4096)
-    heartbeat_seconds: float = Field(default=10.0, gt=0)
+    comment_seconds: float = Field(default=10.0, gt=0)
     retry_after_seconds: int = Field(default=5, ge=1)
     cors_origins: tuple[str, ...] = ()

@@ -63,7 +63,7 @@ async def job_events(api: Api, service: Service, job_id: str, after: str) -> Asy
             async for event in watch(api, service, job_id, after):
                 if event is not None:
                     yield sse(event.data, event=event.kind, event_id=event.id)
-                elif time.monotonic() - told < api.settings.heartbeat_seconds:
+                elif time.monotonic() - told < api.settings.comment_seconds:
                     continue
                 else:
                     yield COMMENT

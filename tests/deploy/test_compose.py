@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "compose.yaml"
 STORES = ("broker", "cache-store")
 WORKERS = ("kernel-worker", "kernel-worker-cpu")
-SERVICES = (*STORES, *WORKERS, "orchestrator")
+SERVICES = (*STORES, *WORKERS, "orchestrator", "api")
 
 
 def load() -> dict[str, Any]:
@@ -48,11 +48,11 @@ def test_the_file_follows_the_compose_specification(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_restarts_is_watched_and_published_nowhere(name: str) -> None:
+def test_every_service_restarts_is_watched_and_the_api_alone_is_published_on_loopback(name: str) -> None:
     service = services()[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
-    assert "ports" not in service
+    assert service.get("ports", []) == (["127.0.0.1:8000:8000"] if name == "api" else [])
     assert "stop_grace_period" in service
 
 
@@ -91,7 +91,7 @@ def test_every_command_exists_with_its_options(arguments: list[str]) -> None:
 
 
 def test_a_command_or_an_option_that_is_none_would_be_noticed() -> None:
-    assert len(docexpress_commands()) == 7
+    assert len(docexpress_commands()) == 9
     assert help_of(["work"]).returncode == 2
     assert help_of(["worker", "--chek"]).returncode == 2
 
@@ -127,7 +127,7 @@ def stop_when_ready(process: subprocess.Popen[str], line: str) -> bool:
 def test_broker_and_cache_store_are_two_servers_with_volumes_of_their_own() -> None:
     volumes = [services()[name]["volumes"] for name in STORES]
     assert volumes[0] != volumes[1]
-    for name in (*WORKERS, "orchestrator", "cli"):
+    for name in (*WORKERS, "orchestrator", "api", "cli"):
         environment = services()[name]["environment"]
         assert environment["DOCEXPRESS_REDIS_URL"].startswith("redis://broker:")
         assert environment["DOCEXPRESS_CACHE_URL"].startswith("redis://cache-store:")
@@ -136,7 +136,7 @@ def test_broker_and_cache_store_are_two_servers_with_volumes_of_their_own() -> N
         } == dict.fromkeys(STORES, "service_healthy")
 
 
-@pytest.mark.parametrize("name", [*WORKERS, "orchestrator", "cli"])
+@pytest.mark.parametrize("name", [*WORKERS, "orchestrator", "api", "cli"])
 def test_every_variable_is_a_setting_with_a_value_that_it_takes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

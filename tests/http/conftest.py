@@ -17,7 +17,7 @@ def settings(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The settings of a stack that is up."""
     with Cluster(valkey_url, tmp_path_factory.mktemp("stack")) as cluster:
         cluster.client.flushall()
-        settings = ApiSettings(redis_url=valkey_url, heartbeat_seconds=0.5)
+        settings = ApiSettings(redis_url=valkey_url, comment_seconds=0.5)
         with tiny_worker(settings) as worker:
             cluster.orchestrator()
             cluster.ready(worker.desk.worker_id)

@@ -12,7 +12,7 @@ from cache_store.connection import connect
 from kernel_worker.model import LoadedModel
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
-from orchestrator.http.server import BackgroundServer
+from orchestrator.http.server import BackgroundServer, take_address
 from orchestrator.http.settings import ApiSettings
 from tests.kernel_worker.tiny import tiny_loaded
 
@@ -60,5 +60,5 @@ def tiny_worker(settings: ApiSettings) -> Iterator[Worker]:
 @contextmanager
 def serving(settings: ApiSettings, *, host: str = "127.0.0.1", **changes: Any) -> Iterator[str]:
     """A server on a free port, with these settings changed; its URL."""
-    with BackgroundServer(settings.model_copy(update=changes), host, 0) as server:
+    with BackgroundServer(settings.model_copy(update=changes), take_address(host, 0)) as server:
         yield server.url

@@ -128,7 +128,7 @@ async def _chunks(
                     yield _DONE
                 elif piece:
                     yield sse(answer.piece(piece) | extra)
-                elif time.monotonic() - told < api.settings.heartbeat_seconds:
+                elif time.monotonic() - told < api.settings.comment_seconds:
                     continue
                 else:
                     yield COMMENT
