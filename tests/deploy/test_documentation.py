@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from kernel_worker.settings import WorkerSettings
+from orchestrator.http.settings import ApiSettings
 from orchestrator.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OWN_VARIABLES = {"home", "debug", "cache_dir", "allow_download", "models", "kernels", "data"}
+OWN_VARIABLES = {"home", "debug", "cache_dir", "allow_download", "models", "port", "kernels", "data"}
 
 
 def code(page: Path) -> str:
@@ -63,7 +64,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_variable_is_a_setting(page: Path) -> None:
-    known = {*WorkerSettings.model_fields, *Settings.model_fields, *OWN_VARIABLES}
+    known = {
+        name for kind in (WorkerSettings, Settings, ApiSettings) for name in kind.model_fields
+    } | OWN_VARIABLES
     named = {name.lower() for name in re.findall(r"DOCEXPRESS_([A-Z_]+[A-Z])", page.read_text())}
     assert named <= known
 
