@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 from anyio.to_thread import run_sync
@@ -49,7 +49,7 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
     return app
 
 
-def _lifespan(settings: ApiSettings):  # type: ignore[no-untyped-def] # FastAPI's own type is not exported
+def _lifespan(settings: ApiSettings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         client = connect(settings.redis_url)
