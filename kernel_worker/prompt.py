@@ -13,8 +13,6 @@ import jinja2
 from kernel_worker.errors import ModelUnsupported
 from kernel_worker.tokenizer import TextTokenizer
 
-# In place of the one that templates bring along: a weak model takes its own name for one from the document.
-SYSTEM = "You read documents and tell clearly what they say."
 DOCUMENT_OPENING = "Here is a document.\n\n"
 _PLACE = "@@document@@"
 # Some templates print today's date. The ids of a document must not depend on the day it is read.
@@ -50,11 +48,7 @@ def prompt_template(tokenizer: Any, text: TextTokenizer, stop_ids: frozenset[int
     if tokenizer.chat_template is None:
         start = () if tokenizer.bos_token_id is None else (tokenizer.bos_token_id,)
         return PromptTemplate(text, (*start, *opening), tuple(text.encode("\n\nAnswer:")), stop_ids)
-    user = {"role": "user", "content": _PLACE}
-    try:
-        rendered = _render(tokenizer, [{"role": "system", "content": SYSTEM}, user])
-    except jinja2.TemplateError:  # some know no system text, and say so by raising
-        rendered = _render_alone(tokenizer, user)
+    rendered = _render(tokenizer)
     if rendered.count(_PLACE) != 1:
         raise ModelUnsupported("The model's chat template does not show the user's text exactly once.")
     before, after = rendered.split(_PLACE)
@@ -70,23 +64,20 @@ def _before_text(text: TextTokenizer, opening: str) -> list[int]:
     return text.encode(opening + word)[: -len(text.encode(word))]
 
 
-def _render_alone(tokenizer: Any, user: dict[str, str]) -> str:
-    try:
-        return _render(tokenizer, [user])
-    except jinja2.TemplateError as error:
-        raise ModelUnsupported(f"The model's chat template cannot be rendered: {error}.") from error
-
-
-def _render(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def _render(tokenizer: Any) -> str:
+    """The template around one user's turn. Its own system text stays: another makes small models worse."""
     template = tokenizer.get_chat_template()
     if "strftime_now" in template:
         template = _FIXED_DATE + template
-    rendered: str = tokenizer.apply_chat_template(
-        messages,
-        chat_template=template,
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,
-        date_string="01 Jan 2024",
-    )
+    try:
+        rendered: str = tokenizer.apply_chat_template(
+            [{"role": "user", "content": _PLACE}],
+            chat_template=template,
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            date_string="01 Jan 2024",
+        )
+    except jinja2.TemplateError as error:
+        raise ModelUnsupported(f"The model's chat template cannot be rendered: {error}.") from error
     return rendered

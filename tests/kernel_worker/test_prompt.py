@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernel_worker.errors import ModelUnsupported
-from kernel_worker.prompt import DOCUMENT_OPENING, SYSTEM, PromptTemplate, prompt_template
+from kernel_worker.prompt import DOCUMENT_OPENING, PromptTemplate, prompt_template
 from kernel_worker.tokenizer import TextTokenizer
 from tests.kernel_worker.tiny import tiny_tokenizer
 
@@ -26,25 +26,12 @@ def test_prefix_document_and_instruction_make_the_chat_of_the_template() -> None
     template = template_of(tokenizer)
     ids = [*template.prefix_ids, *template.tokenizer.encode("Text."), *template.instruction_ids("Sum up.")]
     expected = tokenizer.apply_chat_template(
-        [
-            {"role": "system", "content": SYSTEM},
-            {"role": "user", "content": f"{DOCUMENT_OPENING}Text.\n\nSum up."},
-        ],
+        [{"role": "user", "content": f"{DOCUMENT_OPENING}Text.\n\nSum up."}],
         tokenize=False,
         add_generation_prompt=True,
     )
     assert text_of(tokenizer, ids) == expected
     assert ids[0] == tokenizer.convert_tokens_to_ids("<|im_start|>")
-
-
-def test_a_template_that_knows_no_system_text_is_used_without() -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = (
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system text') }}{% endif %}"
-        + tokenizer.chat_template
-    )
-    prefix = text_of(tokenizer, template_of(tokenizer).prefix_ids)
-    assert prefix == f"<|im_start|>user\n{DOCUMENT_OPENING}"
 
 
 def test_control_tokens_in_an_instruction_are_text() -> None:
