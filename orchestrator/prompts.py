@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from orchestrator.jobs import Job
 
-_SUMMARY = "Summarize the document above in one paragraph. Write only the summary."
+# "the document" alone made a small model write about summaries; its main points make it write about the text.
+_SUMMARY = "Summarize the main points of the document above in one paragraph.\nWrite only the summary."
 _SUMMARY_FOR_QUERY = (
     "Summarize what the document above says about the following, in one paragraph: {query}\n"
     "Write only the summary."
