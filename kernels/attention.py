@@ -93,10 +93,7 @@ def attend(
     # head instead, so that its keys are also read only once.
     wide = 1 if queries == 1 and not causal else heads // kv_heads
     grouped = q.reshape(batch * kv_heads, wide, -1, d)
-    shared_keys, shared_values = (
-        keys.reshape(-1, 1, *keys.shape[2:]),
-        values.reshape(-1, 1, *values.shape[2:]),
-    )
+    shared_keys, shared_values = (x.reshape(batch * kv_heads, 1, *x.shape[2:]) for x in (keys, values))
     bias = None
     if log_weights is not None:
         bias = log_weights.reshape(batch * kv_heads, 1, -1, keys.shape[2])
