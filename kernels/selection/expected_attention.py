@@ -26,13 +26,19 @@ class ExpectedAttentionPolicy(ObservingPolicy):
     """
 
     name: ClassVar[str] = "expected_attention"
+    recent: float = 0.25
     tail: int = 128
     width: int = 1
 
     def attended(self, known: WeightedKV, observed: Observation) -> Tensor:
-        layers = [expected_shares(observed, layer) for layer in range(known.rows[0])]
-        sizes: Tensor = torch.linalg.vector_norm(known.values.float(), dim=-1)
-        return torch.stack(layers) * sizes
+        return expected_scores(known, observed)
+
+
+def expected_scores(known: WeightedKV, observed: Observation) -> Tensor:
+    """Expected attention to one token of each entry times the size of its value: [*rows, C + S] float32."""
+    layers = [expected_shares(observed, layer) for layer in range(known.rows[0])]
+    sizes: Tensor = torch.linalg.vector_norm(known.values.float(), dim=-1)
+    return torch.stack(layers) * sizes
 
 
 def expected_shares(observed: Observation, layer: int) -> Tensor:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from kernels.selection.draw import inclusion, systematic
+from kernels.selection.expected_attention import expected_scores
 from kernels.selection.observation import Observation
 from kernels.selection.observing import ObservingPolicy
 from kernels.selection.scores import attention_scores
@@ -23,10 +24,15 @@ from kernels.weighted_kv import WeightedKV
 class ImportancePolicy(ObservingPolicy):
     """One systematic draw in the order of the tokens, with chances proportional to weight times score.
 
+    With a question the score is the attention of its tokens, the largest of `width` neighbours. Without one
+    it is Expected Attention of the segment's last queries, each entry for itself.
+
     floor  share of a uniform distribution in the chances
     """
 
     name: ClassVar[str] = "importance"
+    recent: float = 0.25
+    tail: int = 128
     floor: float = 0.01
 
     def __post_init__(self) -> None:
@@ -35,7 +41,12 @@ class ImportancePolicy(ObservingPolicy):
             raise ValueError(f"floor is {self.floor}; allowed is more than 0, up to 1")
 
     def attended(self, known: WeightedKV, observed: Observation) -> Tensor:
-        return attention_scores(observed, self.log_weights(known), "mean")
+        if self.question:
+            return attention_scores(observed, self.log_weights(known), "mean")
+        return expected_scores(known, observed)
+
+    def around(self, scores: Tensor) -> Tensor:
+        return super(ImportancePolicy, self).around(scores) if self.question else scores
 
     def choose(self, weights: Tensor, scores: Tensor, seen: int) -> tuple[Tensor, Tensor]:
         chances = inclusion(weights * scores, weights, self.kept, self.floor)
