@@ -13,14 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import torch
+
 from cache_store.connection import connect
 from orchestrator.documents import Document
 from orchestrator.events import Event
+from orchestrator.job_store import JobStore
 from orchestrator.jobs import Job, JobOptions, JobResult
 from orchestrator.liveness import processes
 from orchestrator.service import Service
 from orchestrator.settings import Settings
-from tests.kernel_worker.tiny import save_tiny
+from tests.kernel_worker.tiny import CONTROL_TOKENS, tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 120.0  # to import torch and transformers on a busy machine
@@ -53,14 +56,25 @@ def text_of(sentences: int) -> str:
     return " ".join(f"Sentence {n} says that {n * 7919 % 1009} follows on {n}." for n in range(sentences))
 
 
+def save_talkative_model(folder: Path) -> str:
+    """A tiny model that never ends its turn, so that a decode lasts as long as it is allowed to."""
+    model, tokenizer = tiny_model(**SHAPE), tiny_tokenizer()
+    with torch.no_grad():
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS))] = 0.0
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
 class Cluster:
     """Ends every process it started when it is left."""
 
     def __init__(self, valkey_url: str, folder: Path) -> None:
-        self.model = str(save_tiny(folder / "model", **SHAPE))
+        self.model = save_talkative_model(folder / "model")
         self.settings = Settings(redis_url=valkey_url)
         self.client = connect(valkey_url)
         self.service = Service(self.settings)
+        self.jobs = JobStore(self.client, self.settings)
         self._folder = folder
         self._stack = ExitStack()
         self._started: dict[str, subprocess.Popen[bytes]] = {}
@@ -108,7 +122,7 @@ class Cluster:
                 process = self._started[found.worker]
                 process.send_signal(signal.SIGSTOP)
                 now = self.service.job(job.id)
-                far = stage != "decode" or len(self.service.text(job.id)) >= after_token
+                far = stage != "decode" or len(self.jobs.token_texts(job.tenant, job.id)) >= after_token
                 if (now.status, now.worker) == (stage, found.worker) and far:
                     return self.kill(found.worker)
                 process.send_signal(signal.SIGCONT)

@@ -10,7 +10,7 @@ import redis
 from tests.cluster import Cluster, text_of
 
 TEXT = text_of(120)
-QUESTION = "What follows?"
+AFTER_CHECKPOINT = 80  # tokens: the first checkpoint of a decode comes with the 65th
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def nothing_stored(cluster: Cluster, undisturbed: str) -> None:
 @pytest.mark.parametrize("stage", ["prefill", "compress", "decode"])
 def test_another_worker_goes_on(cluster: Cluster, undisturbed: str, stage: str) -> None:
     job = cluster.submit(TEXT)
-    killed = cluster.kill_in(job, stage, after_token=100)
+    killed = cluster.kill_in(job, stage, after_token=AFTER_CHECKPOINT)
     result = cluster.result(job)
     assert result.text == undisturbed
     assert result.state == cluster.service.job(job.id).state
@@ -55,7 +55,7 @@ def test_only_worker_dies_and_a_new_one_comes(cluster: Cluster, undisturbed: str
     cluster.kill("second")
     cluster.ready("first")
     job = cluster.submit(TEXT)
-    cluster.kill_in(job, stage, after_token=100)
+    cluster.kill_in(job, stage, after_token=AFTER_CHECKPOINT)
     cluster.worker("first")
     cluster.worker("second")
     assert cluster.result(job).text == undisturbed
@@ -65,7 +65,7 @@ def test_only_worker_dies_and_a_new_one_comes(cluster: Cluster, undisturbed: str
 def test_decode_goes_on_from_its_checkpoint(cluster: Cluster, undisturbed: str) -> None:
     """Tokens come once each and in order, however often the decode was taken up."""
     job = cluster.submit(TEXT)
-    killed = cluster.kill_in(job, "decode", after_token=100)
+    killed = cluster.kill_in(job, "decode", after_token=AFTER_CHECKPOINT)
     events = [event for event in cluster.events(job) if event.kind == "token"]
     assert [event.data["index"] for event in events] == list(range(len(events)))
     assert "".join(event.data["text"] for event in events) == undisturbed
