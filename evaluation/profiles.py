@@ -18,7 +18,7 @@ Half = Literal["choose", "report", "all"]
 COMPOSED = ("snapkv+express", "importance+express", "passages+express")
 AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages", *COMPOSED)
 """Policies that can look at the instruction while they read."""
-BLIND = ("streaming", "uniform", "express", "keydiff", "knorm", "kvzip")
+BLIND = ("streaming", "uniform", "express", "compactor", "keydiff", "knorm", "kvzip")
 """Policies that look at the document alone."""
 
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 from evaluation.cases import Case
 from evaluation.scoring import contains_any, rouge_l
-
-QUESTION = "Answer the question from the document above, in one or two sentences.\nQuestion: {question}"
-SUMMARY = "Summarize the document above in one paragraph. Write only the summary."
-FOCUSED = (
-    "Summarize what the document above says about the following, in one paragraph: {question}\n"
-    "Write only the summary."
-)
-"""The product's own instructions (orchestrator/prompts.py); a test keeps them alike."""
+from orchestrator.prompts import QUESTION, SUMMARY, SUMMARY_FOR_QUERY
 
 
 @dataclass(frozen=True)
@@ -33,7 +26,7 @@ class Task:
     def instruction(self, case: Case) -> str:
         if self.binary:
             return QUESTION.format(question=case.question)
-        return FOCUSED.format(question=case.question) if case.question else SUMMARY
+        return SUMMARY_FOR_QUERY.format(query=case.question) if case.question else SUMMARY
 
 
 def question_task(name: str, cases: Sequence[Case]) -> Task:

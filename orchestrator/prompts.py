@@ -5,12 +5,12 @@ from __future__ import annotations
 from orchestrator.jobs import Job
 
 # "the document" alone made a small model write about summaries; its main points make it write about the text.
-_SUMMARY = "Summarize the main points of the document above in one paragraph.\nWrite only the summary."
-_SUMMARY_FOR_QUERY = (
+SUMMARY = "Summarize the main points of the document above in one paragraph.\nWrite only the summary."
+SUMMARY_FOR_QUERY = (
     "Summarize what the document above says about the following, in one paragraph: {query}\n"
     "Write only the summary."
 )
-_QUESTION = "Answer the question from the document above, in one or two sentences.\nQuestion: {question}"
+QUESTION = "Answer the question from the document above, in one or two sentences.\nQuestion: {question}"
 
 
 def instruction(job: Job) -> str:
@@ -18,7 +18,7 @@ def instruction(job: Job) -> str:
     if job.kind == "complete":
         return job.question or ""
     if job.kind == "ask":
-        return _QUESTION.format(question=(job.question or "").strip())
+        return QUESTION.format(question=(job.question or "").strip())
     if job.options.query:
-        return _SUMMARY_FOR_QUERY.format(query=job.options.query.strip())
-    return _SUMMARY
+        return SUMMARY_FOR_QUERY.format(query=job.options.query.strip())
+    return SUMMARY

@@ -17,10 +17,9 @@ from evaluation.methods import ByPolicy, MapReduce, Truncated, Uncompressed, Wor
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
-from evaluation.tasks import FOCUSED, QUESTION, SUMMARY, question_task
+from evaluation.tasks import question_task
 from kernel_worker.engine import Engine
 from kernels.selection import POLICIES, make_policy
-from orchestrator import prompts
 from tests.kernel_worker.tiny import save_tiny, tiny_loaded
 
 WINDOW = 1024
@@ -38,12 +37,6 @@ def work(bench: Bench, characters: int, entries: int = 120) -> Work:
 
 def test_every_policy_is_evaluated() -> None:
     assert {*AWARE, *BLIND, "exact"} == set(POLICIES)
-
-
-def test_instructions_are_the_product_s() -> None:
-    assert QUESTION.format(question="x") == prompts._QUESTION.format(question="x")
-    assert prompts._SUMMARY == SUMMARY
-    assert FOCUSED.format(question="x") == prompts._SUMMARY_FOR_QUERY.format(query="x")
 
 
 def test_with_room_for_everything_a_policy_answers_like_the_uncompressed_model(bench: Bench) -> None:

@@ -263,8 +263,8 @@ def test_a_document_larger_than_a_message_goes_through(caller: Client) -> None:
 def test_every_policy_writes_the_same_from_memory_as_from_the_store(
     lab: Lab, caller: Client, policy: str
 ) -> None:
-    caller.plan.policy, caller.plan.cache_entries, caller.plan.segment_tokens = policy, 64, 40
-    state = caller.read(caller.document(text_of(6)))
+    caller.plan.policy, caller.plan.cache_entries, caller.plan.segment_tokens = policy, 96, 40
+    state = caller.read(caller.document(text_of(8)))
     fresh = lab.caller(lab.worker())
     fresh.plan.CopyFrom(caller.plan)
     assert fresh.decode(state).text == caller.decode(state).text
