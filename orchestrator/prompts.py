@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from orchestrator.jobs import Job
 
-# "the document" alone made a small model write about summaries; its main points make it write about the text.
-SUMMARY = "Summarize the main points of the document above in one paragraph.\nWrite only the summary."
+SUMMARY = "Summarize the document above in one paragraph. Write only the summary."
 SUMMARY_FOR_QUERY = (
     "Summarize what the document above says about the following, in one paragraph: {query}\n"
     "Write only the summary."
