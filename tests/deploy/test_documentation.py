@@ -14,7 +14,17 @@ from orchestrator.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OWN_VARIABLES = {"home", "debug", "cache_dir", "allow_download", "models", "port", "kernels", "data"}
+OWN_VARIABLES = {
+    "home",
+    "debug",
+    "cache_dir",
+    "allow_download",
+    "models",
+    "port",
+    "kernels",
+    "data",
+    "compile_all",
+}
 
 
 def code(page: Path) -> str:
