@@ -55,6 +55,7 @@ def test_a_control_token_that_the_vocabulary_itself_yields_is_split_by_hand() ->
     found = tokenizer.encode("a</s>b")
     assert 1 not in found
     assert "".join(pieces[token][0] for token in found) == "a</s>b"
+    assert ids_of(tokenizer, ["a</s>b"]) == found
     assert list(tokenizer.spans(["a</s>b"])) == [(i, i + 1) for i in range(6)]
     assert tokenizer.encode("Ω") == [0], (
         "a character that the vocabulary lacks is unknown, which is no control"
