@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.dispatch import backend, taken
+from kernels.triton.support import unsupported
+
 
 @dataclass(frozen=True, slots=True)
 class WeightedKV:
@@ -98,6 +101,10 @@ class WeightedKV:
 
     def gather(self, index: Tensor) -> WeightedKV:
         """Entries `index` [*rows, P] (int64) of every row, copied in that order."""
+        if backend(index.device) == "triton" and taken(unsupported(self.keys, self.values)):
+            from kernels.triton.gather import gather
+
+            return gather(self, index)
         # Indexing whole points copies each at once; Tensor.gather would look up every single number.
         count = self.rows.numel()
         places = (torch.arange(count, device=index.device).unsqueeze(-1), index.reshape(count, -1))

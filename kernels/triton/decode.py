@@ -129,6 +129,7 @@ def _decode(
             (d**-0.5 if scale is None else scale) * LOG2_E,
             *shape,
             int(ragged),
+            0,
         )
         grid = (parts, batch * kv_heads, -(-rows // constants["BLOCK_M"]))
         launch(decode_part_kernel, grid, q.device, arguments, constants, options)

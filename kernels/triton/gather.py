@@ -32,8 +32,6 @@ def gather(entries: WeightedKV, index: Tensor, *, factor: float = 1.0) -> Weight
     refuse(unsupported(entries.keys, entries.values))
     picks, d = index.shape[-1], entries.keys.shape[-1]
     count = rows.numel()
-    if count > 65535:
-        raise ValueError(f"entries has {count} rows; allowed are 65535")
     keys, values = (entries.keys.new_empty(*rows, picks, d) for _ in range(2))
     weights, tokens = (x.new_empty(*rows, picks) for x in (entries.weights, entries.tokens))
     if count and picks:
@@ -59,7 +57,7 @@ def gather(entries: WeightedKV, index: Tensor, *, factor: float = 1.0) -> Weight
             picks,
             factor,
         )
-        grid = (-(-picks // constants["BLOCK_P"]), count)
+        grid = (count, -(-picks // constants["BLOCK_P"]))
         launch(gather_kernel, grid, keys.device, arguments, constants, options)
     return WeightedKV(keys, values, weights, tokens)
 

@@ -95,6 +95,7 @@ def _halve(
             bound,
             _TIE,
             points,
+            d,
             int(fused),
         )
         launch(halving_kernel, (buckets,), keys.device, arguments, constants, options)
@@ -103,16 +104,19 @@ def _halve(
 
 def plan(dtype: torch.dtype, head_size: int, device: Family) -> tuple[dict[str, Any], dict[str, int]]:
     """(constants, launch options) of the program for a dtype, head size and family of devices."""
-    tile, pairs = HALVING[device, dtype == torch.float32, block_of(head_size)]
+    block = block_of(head_size)
+    tile, pairs, chunk = HALVING[device, dtype == torch.float32, block]
     constants = {
         "HEAD_DIM": head_size,
-        "BLOCK_D": block_of(head_size),
+        "BLOCK_D": block,
+        "CHUNK": min(chunk, block),
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
         "PAIRS": pairs,
         "PRECISION": precision(dtype),
     }
-    return constants, {"num_warps": tile.warps, "num_stages": tile.stages}
+    # Without a word about registers ptxas aims at more programs side by side, and spills for their sake.
+    return constants, {"num_warps": tile.warps, "num_stages": tile.stages, "maxnreg": 255}
 
 
 def _flat(points: Tensor) -> Tensor:

@@ -86,9 +86,20 @@ DECODE: dict[tuple[Family, bool, int], Tile] = {
 }
 MERGE = Tile(1, 16, 4, 1)
 
-# With the number of pairs whose signs are decided in one go.
-HALVING: dict[tuple[Family, bool, int], tuple[Tile, int]] = {
-    (90, wide, block): (Tile(64, 64, 4, 2), 16) for wide in (False, True) for block in (64, 128, 256)
+# With the number of pairs whose signs are decided in one go, and the most coordinates that a product takes at
+# a time: float32 in three passes needs too many registers otherwise.
+HALVING: dict[tuple[Family, bool, int], tuple[Tile, int, int]] = {
+    (80, False, 64): (Tile(64, 64, 4, 2), 16, 64),
+    (80, False, 128): (Tile(64, 64, 4, 2), 16, 128),
+    (80, False, 256): (Tile(64, 32, 4, 2), 8, 256),
+    (90, False, 64): (Tile(64, 64, 4, 2), 16, 64),
+    (90, False, 128): (Tile(128, 64, 8, 2), 16, 128),
+    (90, False, 256): (Tile(64, 64, 4, 2), 8, 256),
+    (100, False, 64): (Tile(64, 64, 4, 2), 16, 64),
+    (100, False, 128): (Tile(64, 64, 4, 2), 8, 128),
+    (100, False, 256): (Tile(64, 64, 4, 2), 8, 256),
+    **{(name, True, 64): (Tile(64, 32, 4, 1), 16, 32) for name in FAMILIES},
+    **{(name, True, block): (Tile(64, 32, 4, 1), 16, 16) for name in FAMILIES for block in (128, 256)},
 }
 
 GATHER = Tile(32, 1, 4, 1)

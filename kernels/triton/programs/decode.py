@@ -13,7 +13,7 @@ from kernels.triton.programs.softmax import finish_rows, fold_tile
 
 
 @triton.jit(
-    do_not_specialize=["scale_log2", "kv_heads", "group", "queries", "entries", "ragged"],
+    do_not_specialize=["w_batch", "w_head", "kv_heads", "group", "queries", "entries", "ragged", "zero"],
     do_not_specialize_on_alignment=["log_weights", "part_lse", "starts", "lengths"],
 )
 def decode_part_kernel(
@@ -42,6 +42,7 @@ def decode_part_kernel(
     queries,
     entries,
     ragged,
+    zero,  # always 0; see the end
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -91,16 +92,18 @@ def decode_part_kernel(
         inside = at < end
         shown = inside[:, None] & in_head
         k_tile = tl.load(k_base + k_tile_at, mask=shown, other=0.0)
-        log2_weight = tl.load(w_base + column, mask=inside, other=float("-inf")) * 1.4426950408889634
+        log_weight = tl.load(w_base + (start - begin) + column, mask=inside, other=float("-inf"))
         scores = product(q_tile, tl.trans(k_tile), PRECISION)  # [M, N]
-        scores = scores * scale_log2 + log2_weight[None, :]
+        scores = scores * scale_log2 + (log_weight * 1.4426950408889634)[None, :]
         scores = tl.where(at[None, :] <= position[:, None], scores, float("-inf"))
         v_tile = tl.load(v_base + v_tile_at, mask=shown, other=0.0)
         acc, top, total = fold_tile(acc, top, total, scores, 1.0, v_tile, PRECISION)
         k_base += BLOCK_N * k_row
         v_base += BLOCK_N * v_row
-        w_base += BLOCK_N
 
+    # As in `attention_kernel`: rows are computed anew, not kept through the loop.
+    row = tl.program_id(2) * BLOCK_M + zero + tl.arange(0, BLOCK_M)
+    alive = row < rows
     acc, log_sum = finish_rows(acc, top, total, alive)
     to = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + part) * rows + row  # [M]
     tl.store(part_out + to[:, None] * HEAD_DIM + dim[None, :], acc, mask=alive[:, None] & in_head)

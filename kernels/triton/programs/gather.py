@@ -7,7 +7,7 @@ import triton.language as tl
 
 
 @triton.jit(
-    do_not_specialize=["picks", "factor"],
+    do_not_specialize=["w_batch", "t_batch", "picks"],
     do_not_specialize_on_alignment=[
         "weights",
         "tokens",
@@ -39,18 +39,18 @@ def gather_kernel(
     BLOCK_P: tl.constexpr,
 ):
     """BLOCK_P picked entries of one row; weights are multiplied by `factor`."""
-    bucket = tl.program_id(1).to(tl.int64)
-    place = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)  # [P]
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(1) * BLOCK_P + tl.arange(0, BLOCK_P)  # [P]
     inside = place < picks
     dim = tl.arange(0, BLOCK_D)  # [D]
     both = inside[:, None] & (dim < HEAD_DIM)[None, :]
-    to = bucket * picks + place
+    to = row * picks + place
     source = tl.load(index + to, mask=inside, other=0)
-    k_tile = tl.load(keys + bucket * k_batch + source[:, None] * k_row + dim[None, :], mask=both)
+    k_tile = tl.load(keys + row * k_batch + source[:, None] * k_row + dim[None, :], mask=both)
     tl.store(out_keys + to[:, None] * HEAD_DIM + dim[None, :], k_tile, mask=both)
-    v_tile = tl.load(values + bucket * v_batch + source[:, None] * v_row + dim[None, :], mask=both)
+    v_tile = tl.load(values + row * v_batch + source[:, None] * v_row + dim[None, :], mask=both)
     tl.store(out_values + to[:, None] * HEAD_DIM + dim[None, :], v_tile, mask=both)
-    weight = tl.load(weights + bucket * w_batch + source, mask=inside)
+    weight = tl.load(weights + row * w_batch + source, mask=inside)
     tl.store(out_weights + to, weight * factor, mask=inside)
-    token = tl.load(tokens + bucket * t_batch + source, mask=inside)
+    token = tl.load(tokens + row * t_batch + source, mask=inside)
     tl.store(out_tokens + to, token, mask=inside)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.programs.products import product
+from kernels.triton.programs.products import product, product_onto
 
 
 @triton.jit
@@ -53,10 +53,23 @@ def bucket_norms(
 
 
 @triton.jit
-def exponents(k_rows, k_columns, h_rows, h_columns, scale_log2, PRECISION: tl.constexpr):
-    """c <k, k'> of centred keys in units of log 2, but for one common constant: [M, N]."""
-    x = product(k_rows, tl.trans(k_columns), PRECISION) * scale_log2
-    return x - h_rows[:, None] - h_columns[None, :]
+def gram(
+    base, row_at, column_at, bucket, HEAD_DIM: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr
+):
+    """<x_r, x_c> of points row_at [M] and column_at [N], reading CHUNK coordinates at a time: [M, N]."""
+    _, _, _, points, coordinates, _, _ = bucket
+    c = tl.zeros([row_at.shape[0], column_at.shape[0]], dtype=tl.float32)
+    dim = tl.arange(0, CHUNK)
+    # Up to a number that the compiler does not know: unrolled, the loop would need too many registers.
+    end = HEAD_DIM if CHUNK >= HEAD_DIM else coordinates
+    for first in tl.range(0, end, CHUNK, num_stages=1):
+        inside = (first + dim < HEAD_DIM)[None, :]
+        a_at = row_at[:, None] * HEAD_DIM + first + dim[None, :]
+        b_at = column_at[:, None] * HEAD_DIM + first + dim[None, :]
+        a = tl.load(base + a_at, mask=(row_at < points)[:, None] & inside, other=0.0)
+        b = tl.load(base + b_at, mask=(column_at < points)[:, None] & inside, other=0.0)
+        c = product_onto(c, a, tl.trans(b), PRECISION)
+    return c
 
 
 @triton.jit
@@ -64,54 +77,52 @@ def sums_over(
     sums,
     begin,
     end,
-    rows,
+    at,
     bucket,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,
     COLUMNS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Adds points begin..end, all signed and a multiple of COLUMNS, to the sums of M rows.
+    """Adds points begin..end, all signed and a multiple of COLUMNS, to the sums of the points at [M].
 
     sums = (g [M], size [M], top [M]): the sum of s kappa, and what bounds the sum of its absolute terms but
-    for the row's own n, both divided by exp2(top). rows = (keys [M, D], values [M, D], h [M]). bucket =
-    (keys, values, work, points, c / log 2, b^2) as in `halving_kernel`.
+    for the row's own n, both divided by exp2(top). bucket = (keys, values, work, points, coordinates,
+    c / log 2, b^2), as `halving_kernel` has them.
     """
     g, size, top = sums
-    k_rows, v_rows, h_rows = rows
-    k_base, v_base, work, points, scale_log2, bias = bucket
+    keys, values, work, points, _, scale_log2, bias = bucket
     lane = tl.arange(0, COLUMNS)  # [N]
     dim = tl.arange(0, BLOCK_D)  # [D]
     in_head = (dim < HEAD_DIM)[None, :]
+    shown = (at < points)[:, None] & in_head
+    rows_at = at[:, None] * HEAD_DIM + dim[None, :]
     tile_at = lane[:, None] * HEAD_DIM + dim[None, :]
+    h_rows = tl.load(work + at, mask=at < points, other=0.0)
+    if CHUNK == BLOCK_D:
+        k_rows = tl.load(keys + rows_at, mask=shown, other=0.0)  # [M, D]
+        v_rows = tl.load(values + rows_at, mask=shown, other=0.0)
     for before in range(begin, end, COLUMNS):
-        k_columns = tl.load(k_base + before * HEAD_DIM + tile_at, mask=in_head, other=0.0)  # [N, D]
-        v_columns = tl.load(v_base + before * HEAD_DIM + tile_at, mask=in_head, other=0.0)
         h_columns = tl.load(work + before + lane)
         n_columns = tl.load(work + points + before + lane)
         s_columns = tl.load(work + 2 * points + before + lane)
-        x = exponents(k_rows, k_columns, h_rows, h_columns, scale_log2, PRECISION)  # [M, N]
-        y = product(v_rows, tl.trans(v_columns), PRECISION) + bias
+        if CHUNK == BLOCK_D:
+            k_columns = tl.load(keys + before * HEAD_DIM + tile_at, mask=in_head, other=0.0)  # [N, D]
+            v_columns = tl.load(values + before * HEAD_DIM + tile_at, mask=in_head, other=0.0)
+            x = product(k_rows, tl.trans(k_columns), PRECISION)  # [M, N]
+            y = product(v_rows, tl.trans(v_columns), PRECISION)
+        else:
+            x = gram(keys, at, before + lane, bucket, HEAD_DIM, CHUNK, PRECISION)
+            y = gram(values, at, before + lane, bucket, HEAD_DIM, CHUNK, PRECISION)
+        x = x * scale_log2 - h_rows[:, None] - h_columns[None, :]
         new_top = tl.maximum(top, tl.max(x, 1))
         e = tl.exp2(x - new_top[:, None])
         shrink = tl.exp2(top - new_top)
-        g = g * shrink + tl.sum(e * y * s_columns[None, :], 1)
+        g = g * shrink + tl.sum(e * (y + bias) * s_columns[None, :], 1)
         size = size * shrink + tl.sum(e * n_columns[None, :], 1)
         top = new_top
     return g, size, top
-
-
-@triton.jit
-def load_rows(at, bucket, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """(keys [M, D], values [M, D], h [M]) of points at [M]; zeros behind the last."""
-    k_base, v_base, work, points, _, _ = bucket
-    dim = tl.arange(0, BLOCK_D)  # [D]
-    inside = at < points
-    shown = inside[:, None] & (dim < HEAD_DIM)[None, :]
-    tile_at = at[:, None] * HEAD_DIM + dim[None, :]
-    k_rows = tl.load(k_base + tile_at, mask=shown, other=0.0)
-    v_rows = tl.load(v_base + tile_at, mask=shown, other=0.0)
-    return k_rows, v_rows, tl.load(work + at, mask=inside, other=0.0)
 
 
 @triton.jit
@@ -120,17 +131,17 @@ def sums_of_tile(
     bucket,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Writes the sums of points tile..tile + ROWS over all points before `tile` to work[3..5]."""
-    _, _, work, points, _, _ = bucket
+    _, _, work, points, _, _, _ = bucket
     at = tile + tl.arange(0, ROWS)  # [M]
     nothing = tl.zeros([ROWS], dtype=tl.float32)
     sums = nothing, nothing, tl.full([ROWS], float("-inf"), dtype=tl.float32)
-    rows = load_rows(at, bucket, HEAD_DIM, BLOCK_D)
-    g, size, top = sums_over(sums, 0, tile, rows, bucket, HEAD_DIM, BLOCK_D, COLUMNS, PRECISION)
+    g, size, top = sums_over(sums, 0, tile, at, bucket, HEAD_DIM, BLOCK_D, CHUNK, COLUMNS, PRECISION)
     inside = at < points
     tl.store(work + 3 * points + at, g, mask=inside)
     tl.store(work + 4 * points + at, size, mask=inside)
@@ -162,7 +173,7 @@ def decide(
     bound,
     tie,
     HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,
     PAIRS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -171,18 +182,23 @@ def decide(
     Also returns the largest log2 |f_j| so far.
     """
     g, size, top = sums
-    _, _, work, points, scale_log2, bias = bucket
+    keys, values, work, points, _, scale_log2, bias = bucket
     pair = tl.arange(0, PAIRS)  # [T]
     whole = start // 2 + pair < points // 2
     even = start + 2 * pair
+    odd = even + 1
     # Kernel values between even (0) and odd (1) points. What pair i owes to pair j before it waits in `cross`
     # [T, T] until the sign of j is known.
-    k_0, v_0, h_0 = load_rows(even, bucket, HEAD_DIM, BLOCK_D)
-    k_1, v_1, h_1 = load_rows(even + 1, bucket, HEAD_DIM, BLOCK_D)
-    x_00 = exponents(k_0, k_0, h_0, h_0, scale_log2, PRECISION)  # [T, T]
-    x_01 = exponents(k_0, k_1, h_0, h_1, scale_log2, PRECISION)
-    x_10 = exponents(k_1, k_0, h_1, h_0, scale_log2, PRECISION)
-    x_11 = exponents(k_1, k_1, h_1, h_1, scale_log2, PRECISION)
+    h_0 = tl.load(work + even, mask=whole, other=0.0)
+    h_1 = tl.load(work + odd, mask=whole, other=0.0)
+    x_00 = gram(keys, even, even, bucket, HEAD_DIM, CHUNK, PRECISION) * scale_log2  # [T, T]
+    x_01 = gram(keys, even, odd, bucket, HEAD_DIM, CHUNK, PRECISION) * scale_log2
+    x_10 = gram(keys, odd, even, bucket, HEAD_DIM, CHUNK, PRECISION) * scale_log2
+    x_11 = gram(keys, odd, odd, bucket, HEAD_DIM, CHUNK, PRECISION) * scale_log2
+    x_00 = x_00 - h_0[:, None] - h_0[None, :]
+    x_01 = x_01 - h_0[:, None] - h_1[None, :]
+    x_10 = x_10 - h_1[:, None] - h_0[None, :]
+    x_11 = x_11 - h_1[:, None] - h_1[None, :]
     same = pair[None, :] == pair[:, None]
     self_00 = tl.sum(tl.where(same, x_00, 0.0), 1)
     self_01 = tl.sum(tl.where(same, x_01, 0.0), 1)
@@ -197,20 +213,20 @@ def decide(
     size_0, size_1 = tl.split(tl.reshape(size, [PAIRS, 2]) * shrink)
 
     n_0 = tl.load(work + points + even, mask=whole, other=0.0)
-    n_1 = tl.load(work + points + even + 1, mask=whole, other=0.0)
+    n_1 = tl.load(work + points + odd, mask=whole, other=0.0)
     e = tl.exp2(tl.where(before, x_00 - pivot[:, None], float("-inf")))
-    cross = e * (product(v_0, tl.trans(v_0), PRECISION) + bias)
+    cross = e * (gram(values, even, even, bucket, HEAD_DIM, CHUNK, PRECISION) + bias)
     size_0 += tl.sum(e * n_0[None, :], 1)
     e = tl.exp2(tl.where(before, x_01 - pivot[:, None], float("-inf")))
-    y = product(v_0, tl.trans(v_1), PRECISION) + bias
+    y = gram(values, even, odd, bucket, HEAD_DIM, CHUNK, PRECISION) + bias
     y_self = tl.sum(tl.where(same, y, 0.0), 1)
     cross -= e * y
     size_0 += tl.sum(e * n_1[None, :], 1)
     e = tl.exp2(tl.where(before, x_10 - pivot[:, None], float("-inf")))
-    cross -= e * (product(v_1, tl.trans(v_0), PRECISION) + bias)
+    cross -= e * (gram(values, odd, even, bucket, HEAD_DIM, CHUNK, PRECISION) + bias)
     size_1 += tl.sum(e * n_0[None, :], 1)
     e = tl.exp2(tl.where(before, x_11 - pivot[:, None], float("-inf")))
-    cross += e * (product(v_1, tl.trans(v_1), PRECISION) + bias)
+    cross += e * (gram(values, odd, odd, bucket, HEAD_DIM, CHUNK, PRECISION) + bias)
     size_1 += tl.sum(e * n_1[None, :], 1)
 
     # |f_i|^2 from the pair's own four kernel values, as a logarithm: its scale is not that of alpha.
@@ -230,7 +246,7 @@ def decide(
 
 
 @triton.jit(
-    do_not_specialize=["scale_log2", "points", "centred", "bound", "tie", "fused"],
+    do_not_specialize=["scale_log2", "points", "coordinates", "centred", "bound", "tie", "fused"],
     do_not_specialize_on_alignment=["randoms", "kept", "work"],
 )
 def halving_kernel(
@@ -246,9 +262,11 @@ def halving_kernel(
     bound: tl.float32,  # a_i = bound |f_i| max |f_j|; 0 for greedy signs
     tie: tl.float32,  # sums below this share of the sum of their absolute terms count as 0
     points,
+    coordinates,  # HEAD_DIM once more
     fused,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,  # coordinates that a product takes at a time where BLOCK_D are too many
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PAIRS: tl.constexpr,
@@ -263,24 +281,23 @@ def halving_kernel(
     bias = bucket_norms(keys, values, work, points, scale_log2, centred, HEAD_DIM, BLOCK_D, COLUMNS)
     tl.debug_barrier()  # what other threads wrote to `work` is read from here on
 
-    bucket = keys, values, work, points, scale_log2, bias
+    bucket = keys, values, work, points, coordinates, scale_log2, bias
     dim = tl.arange(0, BLOCK_D)  # [D]
     log_norm_max = float("-inf")
     # What is the same in every round is computed anew: kept in registers, it would take those of the sums.
     for tile in tl.range(0, points, ROWS, disable_licm=True):
-        sums_of_tile(tile, bucket, HEAD_DIM, BLOCK_D, ROWS, COLUMNS, PRECISION)
+        sums_of_tile(tile, bucket, HEAD_DIM, BLOCK_D, CHUNK, ROWS, COLUMNS, PRECISION)
         tl.debug_barrier()
         for start in tl.range(tile, tl.minimum(tile + ROWS, points), 2 * PAIRS, disable_licm=True):
             at = start + tl.arange(0, 2 * PAIRS)  # [2T]
             inside = at < points
-            rows = load_rows(at, bucket, HEAD_DIM, BLOCK_D)
             g = tl.load(work + 3 * points + at, mask=inside, other=0.0)
             size = tl.load(work + 4 * points + at, mask=inside, other=0.0)
             top = tl.load(work + 5 * points + at, mask=inside, other=0.0)
             sums = g, size, top
-            sums = sums_over(sums, tile, start, rows, bucket, HEAD_DIM, BLOCK_D, 2 * PAIRS, PRECISION)
+            sums = sums_over(sums, tile, start, at, bucket, HEAD_DIM, BLOCK_D, CHUNK, 2 * PAIRS, PRECISION)
             signs, log_norm_max = decide(
-                sums, log_norm_max, start, bucket, randoms, bound, tie, HEAD_DIM, BLOCK_D, PAIRS, PRECISION
+                sums, log_norm_max, start, bucket, randoms, bound, tie, HEAD_DIM, CHUNK, PAIRS, PRECISION
             )
             signs_of_points = tl.reshape(tl.join(signs, -signs), [2 * PAIRS])
             tl.store(work + 2 * points + at, signs_of_points, mask=inside)

@@ -9,6 +9,7 @@ from kernels.attention import segment_attention
 from kernels.decode import decode_attention
 from kernels.halving import kernel_halving
 from kernels.triton import attention, decode, halving
+from kernels.weighted_kv import WeightedKV
 from tests.kernels.triton.interpreted.inputs import log_weights, normal
 
 
@@ -25,5 +26,8 @@ def test_the_dispatch_reaches_the_programs(monkeypatch: pytest.MonkeyPatch) -> N
     )
     randoms = torch.rand(1, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
     assert torch.equal(kernel_halving(k, v, randoms), halving.kernel_halving(k, v, randoms))
+    entries = WeightedKV.exact(k, v)
+    with pytest.raises(ValueError, match=r"index is torch\.int32"):  # torch would say it in other words
+        entries.gather(torch.zeros(1, 2, 3, dtype=torch.int32))
     monkeypatch.setenv("DOCEXPRESS_KERNELS", "torch")
     assert not torch.equal(segment_attention(*segment)[1], attention.segment_attention(*segment)[1])

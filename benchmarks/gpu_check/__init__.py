@@ -1,0 +1,1 @@
+"""Correctness and speed of the Triton programs on a GPU: `benchmarks/gpu_check.sh`."""
