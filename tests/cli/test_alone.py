@@ -10,7 +10,7 @@ import pytest
 from orchestrator.cli.terminal import clean
 from tests.cli.commands import CommandLine
 from tests.cli.waiting import until
-from tests.kernel_worker.tiny import save_tiny
+from tests.cluster import save_talkative_model
 
 OPTIONS = ("--cache-entries=64", "--segment-tokens=128", "--policy=streaming", "--max-new-tokens=12")
 SLOW = (*OPTIONS[:3], "--max-new-tokens=16000")
@@ -18,7 +18,7 @@ SLOW = (*OPTIONS[:3], "--max-new-tokens=16000")
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return save_tiny(tmp_path / "model", max_position_embeddings=1024)
+    return Path(save_talkative_model(tmp_path / "model"))
 
 
 @pytest.fixture

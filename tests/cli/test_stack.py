@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.terminal import clean
 from tests.cli.commands import CommandLine
 from tests.cli.waiting import until
-from tests.kernel_worker.tiny import save_tiny
+from tests.cluster import save_talkative_model
 
 OPTIONS = (
     "--cache-entries=64",
@@ -39,7 +39,7 @@ RESULT_FIELDS = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("model"), max_position_embeddings=1024)
+    return Path(save_talkative_model(tmp_path_factory.mktemp("model")))
 
 
 @pytest.fixture(scope="module")
