@@ -59,6 +59,18 @@ class Launch:
         """Arguments that are always multiples of 16: addresses in bytes, strides in elements."""
         return [p.name for p in self.program.params if self._is_aligned(p)]
 
+    @property
+    def attributes(self) -> dict[tuple[int], list[list[object]]]:
+        """What is noted about arguments, by number, as Triton does at a launch: its cache goes by it."""
+        noted: dict[tuple[int], list[list[object]]] = {}
+        for number, parameter in enumerate(self.program.params):
+            kind = self._type(parameter.name)
+            if self._is_aligned(parameter):
+                noted[number,] = [["tt.divisibility", 16]]
+            elif kind.startswith("*") or kind == "constexpr":
+                noted[number,] = []
+        return noted
+
     def digest(self) -> str:
         """Of all that decides what the compiler makes of it: sources, arguments, Triton's version."""
         own = Path(self.program.fn.__code__.co_filename)

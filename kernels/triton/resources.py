@@ -71,7 +71,7 @@ def compile_launch(launch: Launch, architecture: int) -> Any:
         launch.program,
         launch.signature,
         constexprs={(names.index(name),): value for name, value in launch.constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned},
+        attrs=launch.attributes,
     )
     return triton.compile(source, GPUTarget("cuda", architecture, 32), options=launch.options)
 

@@ -50,15 +50,24 @@ def refuse(reason: str | None) -> None:
         raise ValueError(reason)
 
 
-@lru_cache
 def _unsupported_device(device: torch.device) -> str | None:
-    if importlib.util.find_spec("triton") is None:
+    if not _has_triton():
         return "triton is not installed"
     if device.type == "cuda":
-        major, minor = torch.cuda.get_device_capability(device)
+        major, minor = _capability(device)
         if major >= OLDEST_CAPABILITY:
             return None
         return f"{device} has compute capability {major}.{minor}; allowed is {OLDEST_CAPABILITY}.0 or newer"
     if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
         return None
     return f"keys is on {device}; allowed is a CUDA device, or the CPU with TRITON_INTERPRET=1"
+
+
+@lru_cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+@lru_cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

@@ -69,11 +69,12 @@ def attention_kernel(
 
     row = block * BLOCK_M + tl.arange(0, BLOCK_M)  # [M]
     query = row // group
+    head = kv_head * group + row % group
     position = own - queries + query  # [M] where the row's own key is among the segment's
     dim = tl.arange(0, BLOCK_D)  # [D]
     in_head = (dim < HEAD_DIM)[None, :]
     q_tile = tl.load(
-        q + batch * q_batch + ((kv_head * group + row % group) * q_head + query * q_row)[:, None] + dim,
+        q + batch * q_batch + (head * q_head + query.to(tl.int64) * q_row)[:, None] + dim,
         mask=((query < queries) & (position < known))[:, None] & in_head,
         other=0.0,
     )  # [M, D]
