@@ -50,6 +50,8 @@ def segment_attention(
     check(q, prefix_keys, prefix_values, prefix_log_weights, "prefix_")
     batch, heads, queries, d = q.shape
     kv_heads, entries, own = keys.shape[1], prefix_keys.shape[2], keys.shape[2]
+    if prefix_keys.shape[1] != kv_heads:
+        raise ValueError(f"prefix_keys has {prefix_keys.shape[1]} KV heads; keys allows its own, {kv_heads}")
     if own < queries:
         raise ValueError(f"keys has {own} entries; q has {queries} queries and each needs its own key")
     refuse(unsupported(keys, values, q, prefix_keys, prefix_values, scale=scale))

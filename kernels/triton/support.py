@@ -20,21 +20,21 @@ _MOST_HEADS = 65535  # a grid's second dimension
 def unsupported(keys: Tensor, values: Tensor, *others: Tensor, scale: float | None = None) -> str | None:
     """Why the Triton programs do not take keys and values [..., C, d] and others of their kind, or None.
 
-    The others (queries, a prefix) are of the same dtype and head size, or of no size at all.
+    The others, queries and a prefix, must be like them.
     """
     d = keys.shape[-1]
     if d not in HEAD_SIZES:
         return f"keys has head size {d}; allowed are {', '.join(map(str, HEAD_SIZES))}"
-    if values.shape[-1] != d:
-        return f"values has head size {values.shape[-1]}; allowed is that of keys, {d}"
     if keys.dtype not in DTYPES:
         return f"keys has dtype {keys.dtype}; allowed are {', '.join(map(str, DTYPES))}"
-    for tensor in (values, *others):
+    for name, tensor in (("values", values), *(("another argument", tensor) for tensor in others)):
         if tensor.dtype != keys.dtype or tensor.device != keys.device:
             return (
-                f"values, or another argument, is {tensor.dtype} on {tensor.device}; allowed is what keys is,"
-                f" {keys.dtype} on {keys.device}"
+                f"{name} is {tensor.dtype} on {tensor.device}; allowed is what keys is, {keys.dtype} on"
+                f" {keys.device}"
             )
+        if tensor.shape[-1] != d:
+            return f"{name} has head size {tensor.shape[-1]}; allowed is that of keys, {d}"
     if max(tensor.shape[-2] for tensor in (keys, *others)) * d >= _LARGEST:
         return f"keys has {keys.shape[-2]} entries; allowed are fewer than {_LARGEST // d} of head size {d}"
     if keys.dim() == 4 and keys.shape[0] * keys.shape[1] > _MOST_HEADS:

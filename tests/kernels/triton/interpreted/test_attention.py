@@ -100,11 +100,14 @@ def test_sequences_of_unequal_length_never_read_their_pads() -> None:
         assert bool(lse[b, :, alive:].isneginf().all())
 
 
-def test_hidden_entries_count_for_nothing() -> None:
+@pytest.mark.parametrize("seen", [slice(0, 5), slice(135, 140), slice(0, 0)], ids=["first", "last", "none"])
+def test_hidden_entries_count_for_nothing(seen: slice) -> None:
+    """A whole tile is hidden behind what is seen, or before it."""
     q, pk, pv, log_w, k, v = _inputs((1, 4, 2, 12, 140, 12), 64)
-    log_w[:, :, 5:] = -torch.inf  # a whole tile hidden, too
-    out, lse = segment_attention(q, pk, pv, log_w, k, v)
-    alone_out, alone_lse = truth(q, pk[:, :, :5], pv[:, :, :5], log_w[:, :, :5], k, v)
+    hidden = torch.full_like(log_w, -torch.inf)
+    hidden[:, :, seen] = log_w[:, :, seen]
+    out, lse = segment_attention(q, pk, pv, hidden, k, v)
+    alone_out, alone_lse = truth(q, pk[:, :, seen], pv[:, :, seen], log_w[:, :, seen], k, v)
     assert error_ratio(out, alone_out) < 2e-6
     assert error_ratio(lse, alone_lse) < 1e-6
 
@@ -126,6 +129,10 @@ def test_what_it_does_not_take_is_named() -> None:
         segment_attention(q[..., :60], pk[..., :60], pv, log_w, k[..., :60], v)
     with pytest.raises(ValueError, match="values has head size 32; allowed is that of keys, 64"):
         segment_attention(q, pk, pv, log_w, k, v[..., :32])
+    with pytest.raises(ValueError, match="another argument has head size 32; allowed is that of keys, 64"):
+        segment_attention(q, pk, pv[..., :32], log_w, k, v)
+    with pytest.raises(ValueError, match="prefix_keys has 1 KV heads; keys allows its own, 2"):
+        segment_attention(q, pk[:, :1], pv[:, :1], log_w[:, :1], k, v)
     with pytest.raises(ValueError, match=r"keys has dtype torch\.float64"):
         segment_attention(q, pk, pv, log_w, k.double(), v)
     with pytest.raises(ValueError, match=r"is torch.bfloat16 on cpu; allowed is what keys is, torch.float32"):

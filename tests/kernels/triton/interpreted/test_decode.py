@@ -58,6 +58,25 @@ def test_every_head_size_and_dtype(d: int, dtype: torch.dtype, most: float) -> N
     assert error_ratio(lse, expected_lse) < 1e-6
 
 
+def test_more_parts_than_are_merged_at_a_time() -> None:
+    """The largest part comes last, so what was merged before shrinks."""
+    q, keys, values, log_w = _inputs(1, 1, 1, 1, 17 * PART + 5, 64)
+    log_w[..., : 16 * PART] -= 9.0
+    assert error_ratio(decode_attention(q, keys, values, log_w)[0], _truth(q, keys, values, log_w)[0]) < 2e-6
+
+
+def test_hidden_entries_count_for_nothing() -> None:
+    q, keys, values, log_w = _inputs(2, 4, 2, 2, 300, 64)
+    log_w[0, :, 10:] = -torch.inf
+    log_w[1] = -torch.inf
+    out, lse = decode_attention(q, keys, values, log_w)
+    expected_out, expected_lse = _truth(q[:1], keys[:1], values[:1], log_w[:1])
+    assert error_ratio(out[:1], expected_out) < 2e-6
+    assert error_ratio(lse[:1], expected_lse) < 1e-6
+    assert bool((out[1] == 0).all())
+    assert bool(lse[1].isneginf().all())
+
+
 def test_more_rows_than_one_program_takes() -> None:
     inputs = _inputs(1, 20, 1, 3, 40, 64)
     assert error_ratio(decode_attention(*inputs)[0], _truth(*inputs)[0]) < 2e-6
