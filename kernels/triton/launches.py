@@ -7,6 +7,7 @@ what not to specialize on), so that these are all there are.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +74,7 @@ class Launch:
 
     def digest(self) -> str:
         """Of all that decides what the compiler makes of it: sources, arguments, Triton's version."""
-        own = Path(self.program.fn.__code__.co_filename)
-        sources = own, own.with_name("products.py"), own.with_name("softmax.py")
-        text = "".join(source.read_text(encoding="utf-8") for source in sources)
+        text = "".join(source.read_text(encoding="utf-8") for source in self._sources())
         parts = (
             text,
             triton.__version__,
@@ -86,6 +85,16 @@ class Launch:
             self.options,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    def _sources(self) -> list[Path]:
+        """The program's file and those of this package that it imports, and they in their turn."""
+        found = [Path(self.program.fn.__code__.co_filename)]
+        for source in found:
+            names = re.findall(
+                r"^from kernels\.triton\.programs\.(\w+) import", source.read_text("utf-8"), re.M
+            )
+            found += [new for name in names if (new := source.with_name(f"{name}.py")) not in found]
+        return found
 
     def _type(self, name: str) -> str:
         if name in self.constants:
