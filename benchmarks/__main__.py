@@ -12,12 +12,26 @@ import sys
 
 QUICK = {
     "attention": [],
+    "express": [],
     "halving": ["speed"],
     "prefill": [],
     "decode": [],
     "store": [],
 }
-SLOW = {"error": ["halving", "error"], "long_document": ["long_document"]}  # minutes each
+SLOW = {
+    "express_long": ["express", "--lengths", "65536,131072"],
+    "express_half_million": [
+        "express",
+        "--heads",
+        "2,2",
+        "--rounds",
+        "1",
+        "--lengths",
+        "65536,131072,262144,524288",
+    ],
+    "error": ["halving", "error"],
+    "long_document": ["long_document"],
+}  # minutes each
 
 
 def main() -> None:

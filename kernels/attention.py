@@ -43,7 +43,7 @@ def segment_attention(
     call it in inference mode. ValueError where shapes do not fit together.
     """
     check(q, keys, values)
-    check(q, prefix_keys, prefix_values, prefix_log_weights, "prefix_")
+    check(q, prefix_keys, prefix_values, prefix_log_weights, names=("prefix_keys", "prefix_values"))
     queries, entries, own = q.shape[2], prefix_keys.shape[2], keys.shape[2]
     if own < queries:
         raise ValueError(f"keys has {own} entries; q has {queries} queries and each needs its own key")
@@ -142,24 +142,34 @@ def _attend_portable(
 
 
 def check(
-    q: Tensor, keys: Tensor, values: Tensor, log_weights: Tensor | None = None, prefix: str = ""
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    log_weights: Tensor | None = None,
+    *,
+    names: tuple[str, str] = ("keys", "values"),
 ) -> None:
-    """ValueError where shapes do not fit together. Looks at no element: this runs once a layer and token."""
+    """ValueError where shapes do not fit together. Looks at no element: this runs once a layer and token.
+
+    names  of the arguments that are keys and values
+    """
+    of_keys, of_values = names
     if q.dim() != 4 or keys.dim() != 4 or values.dim() != 4:
         raise ValueError(
-            f"q, {prefix}keys and {prefix}values have {q.dim()}, {keys.dim()} and {values.dim()} dimensions;"
+            f"q, {of_keys} and {of_values} have {q.dim()}, {keys.dim()} and {values.dim()} dimensions;"
             " allowed is [batch, heads, length, head size]"
         )
-    if keys.shape[0] != q.shape[0] or keys.shape[3] != q.shape[3] or q.shape[1] % keys.shape[1]:
+    if keys.shape[0] != q.shape[0] or keys.shape[3] != q.shape[3] or q.shape[1] % max(1, keys.shape[1]):
         raise ValueError(
-            f"{prefix}keys has shape {tuple(keys.shape)}; q of shape {tuple(q.shape)} allows its own batch"
+            f"{of_keys} has shape {tuple(keys.shape)}; q of shape {tuple(q.shape)} allows its own batch"
             " and head size, and KV heads that divide its heads"
         )
     if values.shape[:3] != keys.shape[:3]:
         raise ValueError(
-            f"{prefix}values has shape {tuple(values.shape)}; its keys allow {tuple(keys.shape[:3])} in front"
+            f"{of_values} has shape {tuple(values.shape)}; {of_keys} allow {tuple(keys.shape[:3])} in front"
         )
     if log_weights is not None and log_weights.shape != keys.shape[:3]:
         raise ValueError(
-            f"{prefix}log_weights has shape {tuple(log_weights.shape)}; allowed is {tuple(keys.shape[:3])}"
+            f"log_weights of {of_keys} has shape {tuple(log_weights.shape)};"
+            f" allowed is {tuple(keys.shape[:3])}"
         )

@@ -51,18 +51,38 @@ class Levels:
     def push(
         self, held: Sequence[WeightedKV], points: int, new: WeightedKV, halve: HalveBuckets
     ) -> list[WeightedKV]:
-        """What the levels hold after `new`, if `held` is what they held when `points` had entered.
+        """What the levels hold after `new`, if `held` is what they held when `points` had entered."""
+        return self.holding(self.through(held, points, new, halve), points, points + len(new))
+
+    def through(
+        self, held: Sequence[WeightedKV], points: int, new: WeightedKV, halve: HalveBuckets
+    ) -> list[WeightedKV]:
+        """For each of the levels 0..m what was held there and what came on it as `new` passed, in order.
 
         All buckets of a level that become full are halved in one call. Never changes its arguments.
         """
         arrived = self.arrived(points)
-        after = []
+        passed = []
         for level in range(self.count):
             bucket = self.bucket(level)
-            waiting = concat([held[level], new]) if len(held[level]) else new
-            full = len(waiting) // bucket
-            after.append(waiting.slice(full * bucket, len(waiting)))
+            here = concat([held[level], new]) if len(held[level]) else new
+            passed.append(here)
+            full = len(here) // bucket
             if not full:
-                return [*after, *held[level + 1 :]]
-            new = halve(waiting.slice(0, full * bucket), bucket, level, arrived[level] // bucket)
-        return [*after, concat([held[-1], new]) if len(held[-1]) else new]
+                return [*passed, *held[level + 1 :]]
+            new = halve(here.slice(0, full * bucket), bucket, level, arrived[level] // bucket)
+        return [*passed, concat([held[-1], new]) if len(held[-1]) else new]
+
+    def holding(self, passed: Sequence[WeightedKV], start: int, points: int) -> list[WeightedKV]:
+        """What the levels hold after `points`, any number from `start` to the last that went `through`.
+
+        passed  of `through`, from the holdings after `start` points
+        """
+        held = []
+        for level, (before, after) in enumerate(zip(self.arrived(start), self.arrived(points), strict=True)):
+            bucket = self.bucket(level)
+            # Of the output nothing ever leaves; of another level all that fills buckets.
+            leaves = 0 if level == self.count else bucket
+            first, gone = before // bucket * leaves, after // bucket * leaves
+            held.append(passed[level].slice(gone - first, after - first))
+        return held

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,21 +49,44 @@ class ExpressStream:
         base, output, *waiting, run = _split(held, [block.size for block in self.schedule.blocks(tokens)])
         levels, passed = self.schedule.levels(number), tokens - self.schedule.start(number)
         points, run = self._thin(run, passed, new, number)
-
-        def halve(full: WeightedKV, bucket: int, level: int, first: int) -> WeightedKV:
-            return self._halve(full, bucket, number, level, first)
-
         *waiting, output = levels.push(
-            [*reversed(waiting), output], passed // self.schedule.run(number), points, halve
+            [*reversed(waiting), output],
+            passed // self.schedule.run(number),
+            points,
+            partial(self._halve_at, number),
         )
         if tokens + len(new) < self.schedule.end(number):
             return concat([base, output, *reversed(waiting), run])
-        twice = concat([base, output])
-        for level in (levels.count, levels.count + 1):
-            twice = halve(twice, len(twice), level, 0)
-        return twice
+        return self._next_base(concat([base, output]), number)
 
-    def _halve(self, points: WeightedKV, bucket: int, number: int, level: int, first: int) -> WeightedKV:
+    def history(self, tokens: WeightedKV) -> History:
+        """What the stream holds after every number of `tokens`, all of which are known now.
+
+        Equals `push` bit for bit, in a few large calls: a level halves a whole round's buckets in one.
+        Memory of about twice the tokens of a round that is not thinned, less later.
+        """
+        rounds: list[_Round] = []
+        base = tokens.slice(0, 0)
+        for number in range(self.schedule.round_of(len(tokens)) + 1):
+            end = min(len(tokens), self.schedule.end(number))
+            mine = tokens.slice(self.schedule.start(number), end)
+            points, _ = self._thin(tokens.slice(0, 0), 0, mine, number)
+            levels = self.schedule.levels(number)
+            none = [tokens.slice(0, 0)] * (levels.count + 1)
+            passed = levels.through(none, 0, points, partial(self._halve_at, number))
+            rounds.append(_Round(base, passed))
+            if end == self.schedule.end(number):
+                base = self._next_base(concat([base, passed[-1]]), number)
+        return History(self, tokens, tuple(rounds))
+
+    def _next_base(self, points: WeightedKV, number: int) -> WeightedKV:
+        """The 4 n_out points at a round's end, halved twice."""
+        levels = self.schedule.levels(number)
+        for level in (levels.count, levels.count + 1):
+            points = self._halve_at(number, points, len(points), level, 0)
+        return points
+
+    def _halve_at(self, number: int, points: WeightedKV, bucket: int, level: int, first: int) -> WeightedKV:
         """Halves consecutive buckets [*rows, k * bucket], the first of which is the `first` of its level."""
         count = len(points) // bucket
         keys, values = (
@@ -108,6 +132,35 @@ class ExpressStream:
             weights[..., -1] = float(run - pad)
         stands = replace(stands, weights=weights)
         return stands.slice(0, complete), stands.slice(complete, len(stands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The base that a round began with, and what passed through each of its levels."""
+
+    base: WeightedKV
+    passed: list[WeightedKV]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What an Express stream held after every number of tokens: see `ExpressStream.history`."""
+
+    stream: ExpressStream
+    tokens: WeightedKV
+    rounds: tuple[_Round, ...]
+
+    def held(self, tokens: int) -> WeightedKV:
+        """What `push` holds after the first `tokens`, [*rows, schedule.size(tokens)]."""
+        schedule = self.stream.schedule
+        number = schedule.round_of(tokens)
+        start, run = schedule.start(number), schedule.run(number)
+        points, unfinished = divmod(tokens - start, run)
+        now = self.rounds[number]
+        *waiting, output = schedule.levels(number).holding(now.passed, 0, points)
+        last = self.tokens.slice(tokens - unfinished, tokens)
+        _, stands = self.stream._thin(last.slice(0, 0), points * run, last, number)
+        return concat([now.base, output, *reversed(waiting), stands])
 
 
 def _row_numbers(entries: WeightedKV) -> Tensor:

@@ -14,9 +14,13 @@ from its published statements.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from kernels.compress2 import Levels
+
+SMALLEST = 2
+"""n_out of the smallest stream worth having."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,23 @@ class Schedule:
     def of(cls, n_out: int) -> Schedule:
         """The default m_bar, log2(n_out): the smallest bucket holds four points."""
         return cls(n_out, n_out.bit_length() - 1)
+
+    @classmethod
+    def fitting(cls, room: int, m_bar: int | None = None) -> Schedule:
+        """The largest n_out whose `bound` is at most `room`, or else the smallest there is."""
+        schedule = cls._limited(SMALLEST, m_bar)
+        while (larger := cls._limited(2 * schedule.n_out, m_bar)).bound <= room:
+            schedule = larger
+        return schedule
+
+    @classmethod
+    def _limited(cls, n_out: int, m_bar: int | None) -> Schedule:
+        schedule = cls.of(n_out)
+        if m_bar is None:
+            return schedule
+        if m_bar < 0:
+            raise ValueError(f"m_bar is {m_bar}; allowed is 0 or more")
+        return cls(n_out, min(m_bar, schedule.m_bar + 1))
 
     def round_of(self, tokens: int) -> int:
         """The round that the next token belongs to."""
@@ -95,6 +116,14 @@ class Schedule:
     def size(self, tokens: int) -> int:
         """Points held after `tokens`; never more than `bound`, and one token adds at most one."""
         return sum(block.size for block in self.blocks(tokens))
+
+    def streamed(self, tokens: int, room: int) -> int:
+        """How few of `tokens` must enter the stream for its points and the tokens after them to fit `room`.
+
+        One token more in the stream frees its place and takes at most one there, so what is held never grows
+        as tokens enter, and the least number is found by bisection. room is at least `bound`.
+        """
+        return bisect_left(range(tokens), True, key=lambda taken: tokens - taken + self.size(taken) <= room)
 
     @property
     def bound(self) -> int:

@@ -5,7 +5,6 @@ Source: `express.md` section 5: nothing is thrown away without being represented
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -22,8 +21,6 @@ from kernels.selection.passages import PassagesPolicy
 from kernels.selection.policy import CompressedKV, SelectionPolicy, check_segment
 from kernels.selection.snapkv import SnapKVPolicy
 from kernels.weighted_kv import WeightedKV, concat
-
-_SMALLEST = 2  # n_out of the smallest stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class ComposedPolicy(SelectionPolicy):
         for name in ("recent", "stream", "temper"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} is {getattr(self, name)}; allowed is 0 to 1")
-        smallest = Schedule.of(_SMALLEST).bound
+        smallest = Schedule.fitting(0).bound
         least = int(self.budget * self.stream)
         if least < smallest or self.budget - self.sinks - self.recent_tokens - least < 1 or self.sinks < 0:
             raise ValueError(
@@ -85,10 +82,7 @@ class ComposedPolicy(SelectionPolicy):
     @property
     def schedule(self) -> Schedule:
         """What the stream looks like."""
-        n_out = _SMALLEST
-        while Schedule.of(2 * n_out).bound <= int(self.budget * self.stream):
-            n_out *= 2
-        return Schedule.of(n_out)
+        return Schedule.fitting(int(self.budget * self.stream))
 
     def fold(
         self, cache: CompressedKV, segment: WeightedKV, observed: Observation | None = None
@@ -134,10 +128,7 @@ class ComposedPolicy(SelectionPolicy):
         """How many of `seen` tokens are in the stream: as few as the budget allows."""
         if seen <= self.budget:
             return 0
-        most = seen - self.sinks - self.recent_tokens
-        return bisect_left(
-            range(most), True, key=lambda tokens: seen - tokens + schedule.size(tokens) <= self.budget
-        )
+        return schedule.streamed(seen - self.sinks, self.budget - self.sinks)
 
 
 class SnapKVExpressPolicy(ComposedPolicy):

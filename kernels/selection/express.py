@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,8 +9,6 @@ from kernels.express import ExpressStream
 from kernels.halving import named_halving
 from kernels.schedule import Schedule
 from kernels.selection.streamed import StreamedPolicy
-
-_SMALLEST = 2  # n_out of the smallest stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +34,15 @@ class ExpressPolicy(StreamedPolicy):
     @property
     def schedule(self) -> Schedule:
         """What the stream between sinks and recent tokens looks like."""
-        n_out = _SMALLEST
-        while self._schedule(2 * n_out).bound <= self.room:
-            n_out *= 2
-        return self._schedule(n_out)
+        return Schedule.fitting(self.room, self.m_bar)
 
     @property
     def smallest(self) -> int:
-        return self._schedule(_SMALLEST).bound
+        return Schedule.fitting(0, self.m_bar).bound
 
     def streamed(self, seen: int) -> int:
-        """As few as the budget allows.
-
-        One token more in the stream frees its place and takes at most one there, so the size of the cache
-        never grows as tokens go over, and the least number is found by bisection.
-        """
-        schedule, most = self.schedule, seen - self.sinks - self.recent
-        return bisect_left(
-            range(most), True, key=lambda tokens: seen - tokens + schedule.size(tokens) <= self.budget
-        )
+        """As few as the budget allows."""
+        return self.schedule.streamed(seen - self.sinks, self.budget - self.sinks)
 
     def stream(self) -> ExpressStream:
         return ExpressStream(self.schedule, named_halving(self.halving, centred=self.centred), self.seed)
-
-    def _schedule(self, n_out: int) -> Schedule:
-        schedule = Schedule.of(n_out)
-        if self.m_bar is None:
-            return schedule
-        if self.m_bar < 0:
-            raise ValueError(f"m_bar is {self.m_bar}; allowed is 0 or more")
-        return Schedule(n_out, min(self.m_bar, schedule.m_bar + 1))

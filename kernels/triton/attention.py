@@ -47,7 +47,7 @@ def segment_attention(
     not take.
     """
     check(q, keys, values)
-    check(q, prefix_keys, prefix_values, prefix_log_weights, "prefix_")
+    check(q, prefix_keys, prefix_values, prefix_log_weights, names=("prefix_keys", "prefix_values"))
     batch, heads, queries, d = q.shape
     kv_heads, entries, own = keys.shape[1], prefix_keys.shape[2], keys.shape[2]
     if prefix_keys.shape[1] != kv_heads:

@@ -50,6 +50,17 @@ def test_one_by_one_in_segments_and_at_once(halving: Halving, m_bar: int) -> Non
     assert len(whole) == express.schedule.size(400)
 
 
+@pytest.mark.parametrize("m_bar", [0, 1, 2, 3], ids=lambda m: f"m_bar{m}")
+def test_history_is_what_was_held_at_every_length(m_bar: int) -> None:
+    express = ExpressStream(Schedule(4, m_bar), kernel_halving, seed=3)
+    history = express.history(TOKENS.slice(0, 300))
+    held = TOKENS.slice(0, 0)
+    for tokens in range(300):
+        assert same(history.held(tokens), held), tokens
+        held = express.push(held, tokens, TOKENS.slice(tokens, tokens + 1))
+    assert same(history.held(300), held)
+
+
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     lengths=st.lists(st.integers(0, 400), max_size=8), log=st.integers(1, 5), seed=st.integers(0, 2**63 - 1)
