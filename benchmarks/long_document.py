@@ -48,7 +48,7 @@ def main() -> None:
 def document(file: Path | None) -> Document:
     if file is None:
         return Document("reference", sample_document(whole=True))
-    return load_document(file, limit=Settings().document_bytes_limit)
+    return load_document(file, limits=Settings().reading_limits)
 
 
 def measure(session: Session, text: Document, model: str, early: int) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ByteSize, Field, model_validator
 
 from cache_store.keys import check_tenant
 from cache_store.settings import StoreSettings
+from orchestrator.documents import limits
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
 
@@ -18,11 +19,16 @@ class Settings(StoreSettings):
     `visibility_timeout` is after how long Redis delivers a message again that nobody acknowledged; every
     deadline has to be shorter. `claim_ttl` is after how long a stage counts as abandoned whose task no longer
     says that it lives (`claim_beat` apart). `worker_wait_seconds` is how long a job waits while no worker
-    with its model is registered at all; for a busy one it waits as long as it takes.
+    with its model is registered at all; for a busy one it waits as long as it takes. The limits of documents
+    are told in `orchestrator/documents/limits.py`.
     """
 
     tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
-    document_bytes_limit: ByteSize = Field(default=ByteSize(64 * 1024**2), gt=0)
+    document_bytes_limit: ByteSize = Field(default=ByteSize(limits.DOCUMENT_BYTES), gt=0)
+    document_unpacked_limit: ByteSize = Field(default=ByteSize(limits.UNPACKED_BYTES), gt=0)
+    document_pages_limit: int = Field(default=limits.PAGES, ge=1)
+    document_seconds_limit: Seconds = limits.SECONDS
+    document_memory_limit: ByteSize = Field(default=ByteSize(limits.MEMORY_BYTES), ge=256 * 1024**2)
     concurrency: int = Field(default=8, ge=1, le=512)
     max_attempts: int = Field(default=5, ge=1, le=100)
     worker_wait_seconds: Seconds = 60.0
@@ -47,6 +53,16 @@ class Settings(StoreSettings):
     busy_pause: Seconds = 1.0
     stuck_seconds: Seconds = 60.0
     event_stream_length: int = Field(default=2000, ge=100)
+
+    @property
+    def reading_limits(self) -> limits.ReadingLimits:
+        return limits.ReadingLimits(
+            document_bytes=self.document_bytes_limit,
+            unpacked_bytes=self.document_unpacked_limit,
+            pages=self.document_pages_limit,
+            seconds=self.document_seconds_limit,
+            memory_bytes=self.document_memory_limit,
+        )
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:

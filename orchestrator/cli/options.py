@@ -39,7 +39,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.", rich
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as `docexpress jobs` lists it.")]
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A text or markdown file, or - for standard input.")
+    Path,
+    typer.Argument(metavar="FILE", help="Text, Markdown, HTML, PDF or Word (.docx); - for standard input."),
 ]
 
 

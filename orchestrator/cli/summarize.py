@@ -69,10 +69,11 @@ def watch(job_id: str, *, as_json: bool, quiet: bool) -> None:
 
 def read_document(file: Path) -> Document:
     """The document in a file, or on standard input when it is named "-". Raises DocumentError."""
-    limit = int(Settings().document_bytes_limit)
+    limits = Settings().reading_limits
     if str(file) == "-":
-        return document_from_bytes(sys.stdin.buffer.read(limit + 1), "standard input", limit=limit)
-    return load_document(file, limit=limit)
+        data = sys.stdin.buffer.read(limits.document_bytes + 1)
+        return document_from_bytes(data, "standard input", limits=limits)
+    return load_document(file, limits=limits)
 
 
 def _finish(

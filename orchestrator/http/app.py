@@ -57,7 +57,11 @@ def _lifespan(settings: ApiSettings) -> Callable[[FastAPI], AbstractAsyncContext
         try:
             await run_sync(service.of_tenant, settings.tenant)  # imports Celery, before the first request
             app.state.api = Api(
-                settings, service, ApiKeys(client), anyio.CapacityLimiter(settings.streams_limit)
+                settings,
+                service,
+                ApiKeys(client),
+                threads=anyio.CapacityLimiter(settings.streams_limit),
+                readers=anyio.CapacityLimiter(settings.readers_limit),
             )
             yield
         finally:

@@ -18,12 +18,13 @@ from orchestrator.service import Service
 
 @dataclasses.dataclass(slots=True)
 class Api:
-    """Shared by all requests of the process. `threads` are those in which jobs are watched."""
+    """Shared by all requests of the process: jobs are watched in `threads`, files are read in `readers`."""
 
     settings: ApiSettings
     service: Service
     keys: ApiKeys
     threads: anyio.CapacityLimiter
+    readers: anyio.CapacityLimiter
     streams: int = 0
 
     @contextmanager

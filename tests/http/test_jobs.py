@@ -126,7 +126,7 @@ def test_a_job_is_cancelled(http: httpx.Client) -> None:
     ("body", "status", "param"),
     [
         ({}, 400, "text"),
-        ({"text": " \n"}, 400, None),
+        ({"text": " \n"}, 400, "text"),
         ({"text": "a", "document": "b"}, 400, "text"),
         ({"document": "nonsense"}, 400, "document"),
         ({"document": "0" * 64}, 404, None),
@@ -136,7 +136,6 @@ def test_a_job_is_cancelled(http: httpx.Client) -> None:
         ({"text": "a", "temperature": -1}, 400, "temperature"),
         ({"text": "a", "colour": "red"}, 400, "colour"),
         ({"text": "a", "policy_parameters": {"sinks": ["x"]}}, 400, "policy_parameters.sinks"),
-        ({"text": "%PDF-1.7 and so on"}, 400, None),
     ],
 )
 def test_bad_requests_name_the_field(

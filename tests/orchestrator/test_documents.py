@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.documents import document_from_bytes, load_document
+from orchestrator.documents import ReadingLimits, document_from_bytes, document_from_text, load_document
 from orchestrator.errors import DocumentError
 
 LIMIT = 100_000
+LIMITS = ReadingLimits(document_bytes=LIMIT)
 GERMAN = "Über die Straße ging ein älterer Herr; »grüß Gott«, sagte er, und öffnete höflich die Tür.\n"
 FRENCH = "L'été dernier, à l'hôtel, la garçonnière était très chère : où étaient les élèves ?\n"
 
 
 def read(data: bytes) -> str:
-    return document_from_bytes(data, "a.txt", limit=LIMIT).text
+    return document_from_bytes(data, "a.txt", limits=LIMITS).text
 
 
 @pytest.mark.parametrize("text", [GERMAN, FRENCH, "plain\n", "日本語の文章。\n", "emoji 🦜\n"])
@@ -89,8 +90,9 @@ def test_line_breaks_and_control_characters(data: bytes, text: str) -> None:
         (b" \n\t \r\n", "is empty or blank"),
         (codecs.BOM_UTF8, "is empty or blank"),
         ("\u00a0\u3000".encode(), "is empty or blank"),
-        (b"%PDF-1.7\n...", "is a PDF file"),
-        (b"PK\x03\x04rest", "is a ZIP archive"),
+        ("\u200b\ufeff \u2060".encode(), "is empty or blank"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "is an office document of the old kind"),
+        (b"{\\rtf1 text}", "is an RTF document"),
         (b"\x89PNG\r\n\x1a\n", "is a PNG image"),
         (b"text\x00text" * 10, "is a binary file"),
         (bytes(range(256)) * 20, "is a binary file"),
@@ -106,6 +108,26 @@ def test_refused_bytes(data: bytes, sentence: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("Größe: 3 €".encode()[:-1], "Größe: 3 \ufffd"),
+        ("costs 3 €".encode()[:-1], "costs 3 \ufffd"),
+        ("naïve café".encode()[:-1], "naïve caf\ufffd"),
+        (b"caf\xe9", "café"),
+    ],
+    ids=["after-others", "two-bytes", "one-byte-after-others", "no-utf8"],
+)
+def test_a_last_character_that_is_cut_does_not_garble_the_rest(data: bytes, text: str) -> None:
+    assert read(data) == text
+
+
+@pytest.mark.parametrize("text", ["<html><p>page</p></html>", "%PDF-1.7", "PK\x03\x04", "{\\rtf1"])
+def test_text_stays_text_whatever_it_looks_like(text: str) -> None:
+    text += " and more" * 200
+    assert document_from_text(text, "text", limits=LIMITS).text == text.replace("\x03\x04", "")
+
+
 def test_random_bytes_are_refused() -> None:
     with pytest.raises(DocumentError):
         read(os.urandom(5000))
@@ -114,7 +136,7 @@ def test_random_bytes_are_refused() -> None:
 def test_file(tmp_path: Path) -> None:
     path = tmp_path / "Büch.md"
     path.write_text("# Title\n\nText.\n")
-    document = load_document(path, limit=LIMIT)
+    document = load_document(path, limits=LIMITS)
     assert (document.title, document.text) == ("Büch.md", "# Title\n\nText.\n")
 
 
@@ -133,9 +155,9 @@ def test_refused_paths(tmp_path: Path) -> None:
         (Path("a\x00b"), "cannot be read"),
     ]:
         with pytest.raises(DocumentError, match=sentence):
-            load_document(path, limit=LIMIT)
+            load_document(path, limits=LIMITS)
     with pytest.raises(DocumentError, match="more than 10 bytes"):
-        load_document(file, limit=10)
+        load_document(file, limits=ReadingLimits(document_bytes=10))
 
 
 def test_a_huge_file_is_not_read_whole(tmp_path: Path) -> None:
@@ -143,4 +165,4 @@ def test_a_huge_file_is_not_read_whole(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(DocumentError, match="more than 1,000 bytes"):
-        load_document(path, limit=1000)
+        load_document(path, limits=ReadingLimits(document_bytes=1000))

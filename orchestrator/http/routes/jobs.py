@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request
 
-from orchestrator.documents import Document, document_from_bytes
+from orchestrator.documents import Document, document_from_bytes, document_from_text
+from orchestrator.errors import DocumentError
 from orchestrator.event_stream import check_event_id
 from orchestrator.http.bodies import AskRequest, JobRequest, is_form, read_json, received_form
 from orchestrator.http.context import Admitted, Api, TheApi, TheService
-from orchestrator.http.errors import Problem
+from orchestrator.http.errors import Problem, problem_of
 from orchestrator.http.streams import EventStreamResponse, job_events
 from orchestrator.jobs import Job, JobOptions
 from orchestrator.service import Service
@@ -48,7 +51,8 @@ async def submit(request: Request, api: TheApi, service: Admitted) -> JobInfo:
     """Starts a job on a file (a form), a text, or a stored document; does not wait for it."""
     if is_form(request):
         async with received_form(request) as (body, file, name):
-            return await run_sync(_submit_file, api, service, body, file, name)
+            # A file may cost a process of its own: only so many are read at once.
+            return await run_sync(_submit_file, api, service, body, file, name, limiter=api.readers)
     return await run_sync(_submit_json, api, service, await read_json(request, JobRequest))
 
 
@@ -98,8 +102,13 @@ async def ask(job_id: str, request: Request, api: TheApi, service: Admitted) -> 
 def _submit_file(api: Api, service: Service, body: JobRequest, file: IO[bytes], name: str) -> JobInfo:
     if body.text is not None or body.document is not None:
         raise Problem(400, "file: give a file or a text, not both", code="invalid_value", param="file")
-    title = body.title or name.replace("\\", "/").rpartition("/")[2] or "upload"
-    return _submit(api, service, body, _document(api, file.read(), title))
+    name = name.replace("\\", "/").rpartition("/")[2][-200:]
+    options = body.applied_to(JobOptions(), api.settings)  # refused before the file is read
+    with naming_field("file"):
+        document = document_from_bytes(
+            file.read(), body.title or name or "upload", name=name, limits=api.settings.reading_limits
+        )
+    return job_info(service.submit(document, options))
 
 
 def _submit_json(api: Api, service: Service, body: JobRequest) -> JobInfo:
@@ -109,24 +118,28 @@ def _submit_json(api: Api, service: Service, body: JobRequest) -> JobInfo:
     if body.document is not None:
         options = body.applied_to(JobOptions(), api.settings)
         return job_info(service.submit_stored(body.document, options))
-    return _submit(api, service, body, text_document(api, body.text or "", body.title or "text", "text"))
+    document = text_document(api, body.text or "", body.title or "text", "text")
+    return job_info(service.submit(document, body.applied_to(JobOptions(), api.settings)))
 
 
 def text_document(api: Api, text: str, title: str, param: str) -> Document:
-    """A document from the text of a field. Raises DocumentError, Problem."""
+    """A document from the text of a field, which is nothing but text. Raises Problem."""
+    with naming_field(param):
+        return document_from_text(text, title, limits=api.settings.reading_limits)
+
+
+@contextmanager
+def naming_field(param: str) -> Iterator[None]:
+    """Turns what is wrong with a document into a problem with the name of the field that it came in."""
     try:
-        return _document(api, text.encode(), title)
+        yield
+    except DocumentError as error:
+        problem = problem_of(error)
+        problem.param = param
+        raise problem from error
     except UnicodeEncodeError:
         message = f"{param}: holds characters that no encoding has"
         raise Problem(400, message, code="invalid_value", param=param) from None
-
-
-def _document(api: Api, data: bytes, title: str) -> Document:
-    return document_from_bytes(data, title[:200], limit=api.settings.document_bytes_limit)
-
-
-def _submit(api: Api, service: Service, body: JobRequest, document: Document) -> JobInfo:
-    return job_info(service.submit(document, body.applied_to(JobOptions(), api.settings)))
 
 
 def _ask(api: Api, service: Service, job_id: str, body: AskRequest) -> JobInfo:
