@@ -24,10 +24,10 @@ def read(data: bytes, limits: ReadingLimits) -> str:
     pypdf bounds what each stream may unpack to (75 MB) and how deep its structures are.
     """
     try:
-        pages = list(_pages(data, limits))
+        pages = [page for page in _pages(data, limits) if page]
     except LimitReachedError:
         raise Unreadable("unpacks to more than is read of one page; save it as plain text") from None
-    if not any(page.strip() for page in pages):
+    if not pages:
         raise Unreadable(
             "has no text: its pages seem to be pictures, as of a scan; make them text first (OCR)"
         )
@@ -43,7 +43,7 @@ def _pages(data: bytes, limits: ReadingLimits) -> Iterator[str]:
         raise Unreadable(f"has {len(reader.pages):,} pages; at most {limits.pages:,} are read")
     characters = 0
     for page in reader.pages:
-        text = page.extract_text()
+        text = page.extract_text().strip()
         characters += len(text)
         if characters > limits.document_bytes:
             raise Unreadable(

@@ -29,7 +29,7 @@ def extract(kind: Kind, data: bytes, limits: ReadingLimits) -> str:
             input=data,
             capture_output=True,
             timeout=limits.seconds,
-            env=_environment(),
+            env=environment(),
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -56,6 +56,6 @@ def _too_slow(limits: ReadingLimits) -> Unreadable:
     return Unreadable(f"takes more than {limits.seconds:g} seconds to be read; save it as plain text")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Just what finds the program: no address, password or key of ours."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONUTF8": "1"}

@@ -22,7 +22,8 @@ _SMALL = 8 * 1024**2
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of the others the inflated size cannot be bounded
 _ENTITIES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
-_PARAGRAPH, _ROW, _CELL, _LIST = (qn(name) for name in ("w:p", "w:tr", "w:tc", "w:numPr"))
+_PARAGRAPH, _TABLE, _ROW, _CELL = (qn(name) for name in ("w:p", "w:tbl", "w:tr", "w:tc"))
+_AFTER = {_PARAGRAPH: "\n\n", _TABLE: "\n"}
 _CHARACTERS = {
     qn("w:tab"): "\t",
     qn("w:br"): "\n",
@@ -113,8 +114,5 @@ def _pieces(element: Any) -> Iterator[str]:
             cells = ("".join(_pieces(cell)).split("\n") for cell in child.iterchildren(_CELL))
             yield " | ".join(" ".join(filter(None, cell)) for cell in cells) + "\n"
         elif tag not in _SKIPPED:
-            if tag == _PARAGRAPH and child.find(f".//{_LIST}") is not None:
-                yield "- "
             yield from _pieces(child)
-            if tag == _PARAGRAPH:
-                yield "\n\n"
+            yield _AFTER.get(tag, "")

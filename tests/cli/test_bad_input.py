@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import CommandLine
+from tests.orchestrator.made_documents import word
 
 FAILED, BAD_INPUT = 1, 2
 
@@ -16,6 +17,7 @@ def files(tmp_path: Path) -> Path:
     (folder / "empty.txt").touch()
     (folder / "blank.txt").write_text(" \n\t\n\u00a0\n")
     (folder / "binary.txt").write_bytes(bytes(range(256)) * 64)
+    (folder / "damaged.docx").write_bytes(word(lambda document: None)[:5000])
     (folder / "fine.txt").write_text("A sentence that could be summarized. " * 20)
     (folder / "tab\x1b[2J.txt").touch()
     (folder / "folder").mkdir()
@@ -28,6 +30,7 @@ WITHOUT_A_STACK = {
     "empty": (["summarize", "empty.txt"], "empty"),
     "blank": (["summarize", "blank.txt"], "blank|no text"),
     "binary": (["summarize", "binary.txt"], "binary|text"),
+    "damaged": (["summarize", "damaged.docx"], "damaged.docx is a damaged Word document"),
     "binary submitted": (["submit", "binary.txt"], "binary|text"),
     "no budget": (["summarize", "fine.txt", "--cache-entries", "0"], "cache_entries"),
     "no segment": (["summarize", "fine.txt", "--segment-tokens", "-1"], "segment_tokens"),

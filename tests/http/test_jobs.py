@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.http.settings import ApiSettings
 from tests.http.stack import ENDLESS, OPTIONS, serving, text_of
+from tests.orchestrator.made_documents import pdf, word
 
 
 def submit(http: httpx.Client, text: str, **changes: Any) -> dict[str, Any]:
@@ -87,6 +88,26 @@ def test_a_file_is_uploaded_with_options_as_fields(http: httpx.Client) -> None:
     assert record["title"] == "notes.md"
     same = finished(http, submit(http, text_of("upload")))
     assert same["result"]["state"] == record["result"]["state"]
+
+
+def test_files_of_all_formats_are_read_by_what_they_hold(http: httpx.Client) -> None:
+    page = f"<html><body><p>{text_of('formats')}</p></body></html>".encode()
+    for data in (pdf([["words of a PDF"]]), word(lambda d: d.add_paragraph("words of a letter")), page):
+        answer = http.post("/v1/jobs", files={"file": ("misnamed.txt", data)}, data={"model": "none such"})
+        assert (answer.status_code, answer.json()["title"]) == (202, "misnamed.txt")
+        http.delete(f"/v1/jobs/{answer.json()['id']}")
+    text = http.post("/v1/jobs", json={"text": "<html> is how a page begins", "model": "none such"})
+    assert text.status_code == 202
+    http.delete(f"/v1/jobs/{text.json()['id']}")
+
+
+def test_a_file_that_cannot_be_read_names_its_field(http: httpx.Client) -> None:
+    damaged = word(lambda document: None)[:5000]
+    answer = http.post("/v1/jobs", files={"file": ("letter.docx", damaged)}, data={"title": "My letter"})
+    assert answer.status_code == 400
+    problem = error(answer)
+    assert (problem["param"], problem["code"]) == ("file", "document_unreadable")
+    assert problem["message"].startswith("My letter is a damaged Word document")
 
 
 def test_events_tell_everything_and_can_be_taken_up_again(http: httpx.Client) -> None:
