@@ -11,6 +11,7 @@ import pytest
 from kernel_worker.settings import WorkerSettings
 from orchestrator.http.settings import ApiSettings
 from orchestrator.settings import Settings
+from tests.orchestrator.made_documents import pdf
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,7 +84,7 @@ def test_every_variable_is_a_setting(page: Path) -> None:
 
 def test_the_python_example_runs_as_far_as_it_can_without_a_stack(tmp_path: Path) -> None:
     program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
-    (tmp_path / "report.txt").write_text("Something to read.")
+    (tmp_path / "report.pdf").write_bytes(pdf([["Something to read."]]))
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
