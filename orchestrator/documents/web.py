@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lxml.html import HtmlElement
 from trafilatura import extract, html2txt, load_html
 
 from orchestrator.documents.limits import ReadingLimits
@@ -23,13 +24,27 @@ def _main_text(page: str) -> str | None:
     tree = load_html(page)
     if tree is None:
         return None
+    _mark_main_text(tree)
+    return extract(tree, include_comments=False, favor_recall=True)
+
+
+def _mark_main_text(tree: HtmlElement) -> None:
+    """Makes the extractor look at the whole body of a page that does not mark one part as the main one.
+
+    It would take the first of several articles (the chapters of a book, say) for all of the text, and without
+    a mark it drops headings and paragraphs that come again. Navigation and the like it finds all the same.
+    """
     articles = list(tree.iter("article"))
-    if (
-        len(articles) > 1
-    ):  # the chapters of a book, say: taken for the main text, the first would be all of it
+    if len(articles) > 1:
         for article in articles:
             article.tag = "div"
-    return extract(tree, include_comments=False, favor_recall=True)
+    body = tree.find("body")
+    if body is None or next(tree.iter("article", "main"), None) is not None:
+        return
+    main = body.makeelement("main")
+    main.text, body.text = body.text, None
+    main.extend(list(body))
+    body.append(main)
 
 
 def _decoded(data: bytes) -> str:

@@ -87,10 +87,14 @@ def test_a_page_is_decoded_as_it_says(head: str, encoding: str) -> None:
     assert "í It was" in read(page.encode(encoding))
 
 
-def test_all_articles_of_a_page_are_read() -> None:
-    chapters = "".join(f"<article><h2>C</h2><p>Chapter {i}. {PARAGRAPH}</p></article>" for i in range(5))
-    text = read(f"<html><body>{chapters}</body></html>".encode())
-    assert [i for i in range(5) if f"Chapter {i}." not in text] == []
+@pytest.mark.parametrize("tag", ["article", "div", "section"])
+def test_all_chapters_of_a_page_are_read(tag: str) -> None:
+    chapter = f"<{tag}><h2>Chapter {{0}}</h2><p>Dear friend,</p><p>{{0}} {PARAGRAPH}</p></{tag}>"
+    aside = '<div class="sidebar"><a href="/">noise</a></div><footer>noise</footer>'
+    page = f"<html><body>{''.join(map(chapter.format, range(5)))}{aside}</body></html>"
+    text = read(page.encode())
+    assert [i for i in range(5) if f"Chapter {i}\nDear friend,\n{i} It was" not in text] == []
+    assert "noise" not in text
 
 
 def test_a_page_that_is_no_article_is_read_all_the_same() -> None:
