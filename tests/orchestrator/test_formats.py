@@ -89,11 +89,17 @@ def test_a_page_is_decoded_as_it_says(head: str, encoding: str) -> None:
 
 @pytest.mark.parametrize("tag", ["article", "div", "section"])
 def test_all_chapters_of_a_page_are_read(tag: str) -> None:
-    chapter = f"<{tag}><h2>Chapter {{0}}</h2><p>Dear friend,</p><p>{{0}} {PARAGRAPH}</p></{tag}>"
+    chapters = "".join(
+        f"<{tag}><h2>Chapter {i}</h2><p>Dear friend,</p>"
+        + "".join(f"<p>This is paragraph {j} of chapter {i}. {PARAGRAPH}</p>" for j in range(8))
+        + f"</{tag}>"
+        for i in range(5)
+    )
     aside = '<div class="sidebar"><a href="/">noise</a></div><footer>noise</footer>'
-    page = f"<html><body>{''.join(map(chapter.format, range(5)))}{aside}</body></html>"
-    text = read(page.encode())
-    assert [i for i in range(5) if f"Chapter {i}\nDear friend,\n{i} It was" not in text] == []
+    text = read(f"<html><body>{chapters}{aside}</body></html>".encode())
+    begin = "Chapter {0}\nDear friend,\nThis is paragraph 0 of chapter {0}.".format
+    assert [i for i in range(5) if begin(i) not in text] == []
+    assert text.count("This is paragraph") == 40
     assert "noise" not in text
 
 
