@@ -9,10 +9,12 @@ import grpc
 from cache_store.naming import Plan
 from kernel_worker.sampling import Sampling
 from kernel_worker.stages.compress import compress
-from kernel_worker.stages.decode import DecodeEvent, DecodeRequest, Finished, Started, decode
+from kernel_worker.stages.decode import DecodeEvent, DecodeRequest, Finished, Rereading, Started, decode
 from kernel_worker.stages.desk import Desk, invalid_arguments
 from kernel_worker.stages.ingest import ingest
 from kernel_worker.stages.prefill import PrefillEvent, Progress, prefill
+from kernel_worker.stages.rank import Passage, RankRequest, rank
+from kernel_worker.stages.reread import Span
 from kernel_worker.stages.segments import SegmentRequest
 from kernel_worker.status import answering
 from kernels.dispatch import backend
@@ -61,6 +63,11 @@ class KernelWorkerService(pb_grpc.KernelWorkerServicer):
                 tokens_seen=done.tokens_seen,
                 seconds=done.seconds,
             )
+
+    def Rank(self, request: pb.RankRequest, context: grpc.ServicerContext) -> pb.RankResponse:
+        with answering(context) as call:
+            ranked = rank(self._desk, call, ranking_of(request))
+            return pb.RankResponse(passages=map(passage_message, ranked.passages), seconds=ranked.seconds)
 
     def Decode(self, request: pb.DecodeRequest, context: grpc.ServicerContext) -> Iterator[pb.DecodeEvent]:
         with answering(context) as call:
@@ -117,6 +124,30 @@ def segment_of(request: pb.PrefillRequest | pb.CompressRequest) -> SegmentReques
     )
 
 
+def ranking_of(request: pb.RankRequest) -> RankRequest:
+    """Raises InvalidRequest."""
+    return RankRequest(
+        tenant=request.tenant,
+        plan=plan_of(request.plan, positions=request.plan.positions),
+        document=request.document,
+        tokens=request.tokens,
+        question=request.question,
+        instruction=request.instruction,
+        max_new_tokens=request.max_new_tokens,
+        count=request.count,
+    )
+
+
+def passage_message(passage: Passage) -> pb.Passage:
+    return pb.Passage(
+        segment=passage.segment,
+        span=pb.TokenSpan(first=passage.span.first, count=passage.span.count),
+        start=passage.start,
+        end=passage.end,
+        score=passage.score,
+    )
+
+
 def writing_of(request: pb.DecodeRequest) -> DecodeRequest:
     """Raises InvalidRequest. In proto3 a float that was not set is 0: top_p and the penalty are off then."""
     return DecodeRequest(
@@ -131,6 +162,8 @@ def writing_of(request: pb.DecodeRequest) -> DecodeRequest:
             repetition_penalty=request.repetition_penalty or 1.0,
             seed=request.seed,
         ),
+        tokens=request.tokens,
+        reread=tuple(Span(span.first, span.count) for span in request.reread),
     )
 
 
@@ -161,6 +194,9 @@ def decode_event(event: DecodeEvent) -> pb.DecodeEvent:
                 finish_reason=event.finish_reason,
                 tokens_written=event.tokens_written,
                 seconds=event.seconds,
+                reread_seconds=event.reread_seconds,
             )
         )
+    if isinstance(event, Rereading):
+        return pb.DecodeEvent(reread=pb.RereadProgress(tokens_done=event.tokens_done, tokens=event.tokens))
     return pb.DecodeEvent(token=pb.DecodeToken(index=event.index, text=event.text))

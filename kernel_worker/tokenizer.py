@@ -82,10 +82,15 @@ class TextTokenizer:
         document once more. Ids that share one character (bytes of an emoji) have the same span.
         """
         start = 0
-        for piece in split_text(chunks):
-            for _, first, last in self._tokens(piece):
+        for piece, spans in self.located(chunks):
+            for first, last in spans:
                 yield start + first, start + last
             start += len(piece)
+
+    def located(self, chunks: Iterable[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        """Each piece of a document, and the characters [start, end) of the piece that each id comes from."""
+        for piece in split_text(chunks):
+            yield piece, [(first, last) for _, first, last in self._tokens(piece)]
 
     def detokenizer(self) -> StreamDetokenizer:
         """A fresh detokenizer for one answer."""

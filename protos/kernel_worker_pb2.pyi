@@ -1,7 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -165,8 +165,58 @@ class CompressResponse(_message.Message):
     seconds: float
     def __init__(self, state: _Optional[str] = ..., cache_entries: _Optional[int] = ..., state_bytes: _Optional[int] = ..., tokens_seen: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
+class RankRequest(_message.Message):
+    __slots__ = ("tenant", "plan", "document", "tokens", "question", "instruction", "max_new_tokens", "count")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    plan: StatePlan
+    document: str
+    tokens: str
+    question: str
+    instruction: str
+    max_new_tokens: int
+    count: int
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., document: _Optional[str] = ..., tokens: _Optional[str] = ..., question: _Optional[str] = ..., instruction: _Optional[str] = ..., max_new_tokens: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class RankResponse(_message.Message):
+    __slots__ = ("passages", "seconds")
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    passages: _containers.RepeatedCompositeFieldContainer[Passage]
+    seconds: float
+    def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class Passage(_message.Message):
+    __slots__ = ("segment", "span", "start", "end", "score")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    span: TokenSpan
+    start: int
+    end: int
+    score: float
+    def __init__(self, segment: _Optional[int] = ..., span: _Optional[_Union[TokenSpan, _Mapping]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
+
+class TokenSpan(_message.Message):
+    __slots__ = ("first", "count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    count: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
 class DecodeRequest(_message.Message):
-    __slots__ = ("tenant", "plan", "state", "instruction", "max_new_tokens", "temperature", "top_p", "seed", "repetition_penalty")
+    __slots__ = ("tenant", "plan", "state", "instruction", "max_new_tokens", "temperature", "top_p", "seed", "repetition_penalty", "tokens", "reread")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +226,8 @@ class DecodeRequest(_message.Message):
     TOP_P_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     REPETITION_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REREAD_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     plan: StatePlan
     state: str
@@ -185,17 +237,29 @@ class DecodeRequest(_message.Message):
     top_p: float
     seed: int
     repetition_penalty: float
-    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., state: _Optional[str] = ..., instruction: _Optional[str] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ...) -> None: ...
+    tokens: str
+    reread: _containers.RepeatedCompositeFieldContainer[TokenSpan]
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., state: _Optional[str] = ..., instruction: _Optional[str] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., tokens: _Optional[str] = ..., reread: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ...) -> None: ...
 
 class DecodeEvent(_message.Message):
-    __slots__ = ("started", "token", "done")
+    __slots__ = ("started", "token", "done", "reread")
     STARTED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    REREAD_FIELD_NUMBER: _ClassVar[int]
     started: DecodeStarted
     token: DecodeToken
     done: DecodeDone
-    def __init__(self, started: _Optional[_Union[DecodeStarted, _Mapping]] = ..., token: _Optional[_Union[DecodeToken, _Mapping]] = ..., done: _Optional[_Union[DecodeDone, _Mapping]] = ...) -> None: ...
+    reread: RereadProgress
+    def __init__(self, started: _Optional[_Union[DecodeStarted, _Mapping]] = ..., token: _Optional[_Union[DecodeToken, _Mapping]] = ..., done: _Optional[_Union[DecodeDone, _Mapping]] = ..., reread: _Optional[_Union[RereadProgress, _Mapping]] = ...) -> None: ...
+
+class RereadProgress(_message.Message):
+    __slots__ = ("tokens_done", "tokens")
+    TOKENS_DONE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens_done: int
+    tokens: int
+    def __init__(self, tokens_done: _Optional[int] = ..., tokens: _Optional[int] = ...) -> None: ...
 
 class DecodeStarted(_message.Message):
     __slots__ = ("prompt_tokens", "resumed_tokens", "checkpoint")
@@ -216,14 +280,16 @@ class DecodeToken(_message.Message):
     def __init__(self, index: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class DecodeDone(_message.Message):
-    __slots__ = ("finish_reason", "tokens_written", "seconds")
+    __slots__ = ("finish_reason", "tokens_written", "seconds", "reread_seconds")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     TOKENS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REREAD_SECONDS_FIELD_NUMBER: _ClassVar[int]
     finish_reason: str
     tokens_written: int
     seconds: float
-    def __init__(self, finish_reason: _Optional[str] = ..., tokens_written: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+    reread_seconds: float
+    def __init__(self, finish_reason: _Optional[str] = ..., tokens_written: _Optional[int] = ..., seconds: _Optional[float] = ..., reread_seconds: _Optional[float] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__ = ("lease",)

@@ -66,6 +66,11 @@ class KernelWorkerStub:
                 request_serializer=protos_dot_kernel__worker__pb2.CompressRequest.SerializeToString,
                 response_deserializer=protos_dot_kernel__worker__pb2.CompressResponse.FromString,
                 _registered_method=True)
+        self.Rank = channel.unary_unary(
+                '/docexpress.v1.KernelWorker/Rank',
+                request_serializer=protos_dot_kernel__worker__pb2.RankRequest.SerializeToString,
+                response_deserializer=protos_dot_kernel__worker__pb2.RankResponse.FromString,
+                _registered_method=True)
         self.Decode = channel.unary_stream(
                 '/docexpress.v1.KernelWorker/Decode',
                 request_serializer=protos_dot_kernel__worker__pb2.DecodeRequest.SerializeToString,
@@ -121,8 +126,15 @@ class KernelWorkerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Rank(self, request, context):
+        """Finds the passages of a stored document that share the rarest words with a question. Reads no tensor.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Decode(self, request, context):
-        """Writes text from a stored state. Cancelling the call ends it.
+        """Writes text from a stored state, or from passages that it reads again. Cancelling the call ends it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -157,6 +169,11 @@ def add_KernelWorkerServicer_to_server(servicer, server):
                     servicer.Compress,
                     request_deserializer=protos_dot_kernel__worker__pb2.CompressRequest.FromString,
                     response_serializer=protos_dot_kernel__worker__pb2.CompressResponse.SerializeToString,
+            ),
+            'Rank': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rank,
+                    request_deserializer=protos_dot_kernel__worker__pb2.RankRequest.FromString,
+                    response_serializer=protos_dot_kernel__worker__pb2.RankResponse.SerializeToString,
             ),
             'Decode': grpc.unary_stream_rpc_method_handler(
                     servicer.Decode,
@@ -289,6 +306,33 @@ class KernelWorker:
             '/docexpress.v1.KernelWorker/Compress',
             protos_dot_kernel__worker__pb2.CompressRequest.SerializeToString,
             protos_dot_kernel__worker__pb2.CompressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rank(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/docexpress.v1.KernelWorker/Rank',
+            protos_dot_kernel__worker__pb2.RankRequest.SerializeToString,
+            protos_dot_kernel__worker__pb2.RankResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,7 @@
-"""Decode: text is written from a stored state, and can be taken up again where it broke off."""
+"""Decode: text is written from a stored state, or from passages that are read again before.
+
+It can be taken up again where it broke off.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ from cache_store.naming import Plan, derived_name
 from cache_store.states import load_with_meta, save_state
 from cache_store.store import CacheStore
 from kernel_worker.admission import DRAINING
+from kernel_worker.cache import Positions
 from kernel_worker.calls import Call
 from kernel_worker.engine import FOLD_EVERY, DecodeCheckpoint, DecodeStep
 from kernel_worker.errors import InvalidRequest, WorkerDraining
 from kernel_worker.sampling import Sampling
 from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
+from kernel_worker.stages.reread import Span, exact_policy, passage_ids, read_again
 from kernel_worker.tokenizer import StreamDetokenizer
 from kernels.selection import CompressedKV, SelectionPolicy
 
@@ -33,11 +38,21 @@ _IDS: TypeAdapter[tuple[int, ...]] = TypeAdapter(
 
 @dataclass(frozen=True, slots=True)
 class DecodeRequest:
+    """With passages to read again the text is written from these alone; `tokens` names their ids."""
+
     tenant: str
     plan: Plan
     state: str
     instruction: str
     sampling: Sampling
+    tokens: str = ""
+    reread: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    tokens_done: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +75,10 @@ class Finished:
     finish_reason: str
     tokens_written: int
     seconds: float
+    reread_seconds: float
 
 
-DecodeEvent = Started | Token | Finished
+DecodeEvent = Rereading | Started | Token | Finished
 Emit = Callable[[DecodeEvent], None]
 
 
@@ -72,7 +88,9 @@ class _Writing:
 
     request: DecodeRequest
     policy: SelectionPolicy
+    positions: Positions
     prompt: tuple[int, ...]
+    reread: tuple[int, ...]  # ids of the passages, with the template's opening
     checkpoints: CacheStore
     checkpoint: str
 
@@ -103,7 +121,8 @@ class _Voice:
 
 
 def decode(desk: Desk, call: Call, request: DecodeRequest) -> Iterator[DecodeEvent]:
-    """Started, a Token for each token, Finished. Ends within a token when the caller goes away.
+    """Rereading where there is something to read, Started, a Token for each token, Finished. Ends within a
+    token, or a layer of reading, when the caller goes away.
 
     After every fold a checkpoint is stored before any later token is handed out; the same request finds it,
     on any worker, and gives the same text. A finished decode leaves no checkpoint behind. A draining worker
@@ -113,31 +132,32 @@ def decode(desk: Desk, call: Call, request: DecodeRequest) -> Iterator[DecodeEve
     `Desk.policy`, `Desk.state` and `ComputeSlots.stream` raise.
     """
     policy = desk.policy(request.plan)
-    if not request.instruction.strip():
-        raise InvalidRequest("The instruction is empty.")
+    prompt = desk.prompt_ids(request.plan, request.instruction)
     if request.sampling.max_new_tokens > desk.settings.max_new_tokens:
         raise InvalidRequest(
             f"max_new_tokens is {request.sampling.max_new_tokens}; this worker writes at most"
             f" {desk.settings.max_new_tokens}."
         )
-    prompt = tuple(desk.loaded.prompt.instruction_ids(request.instruction))
-    if len(prompt) > request.plan.segment_tokens:
-        raise InvalidRequest(
-            f"The instruction has {len(prompt)} tokens; at most one segment of"
-            f" {request.plan.segment_tokens} is allowed."
-        )
+    positions = positions_of(request.plan)
+    ids: tuple[int, ...] = ()
+    if request.reread:
+        store = desk.store(request.tenant)
+        ids = passage_ids(desk, store, request.tokens, request.reread, len(prompt))
+        policy, positions = exact_policy(desk), "original"
     checkpoints = desk.checkpoints(request.tenant)
-    writing = _Writing(request, policy, prompt, checkpoints, _checkpoint_name(request, prompt))
+    name = _checkpoint_name(request, prompt, ids)
+    writing = _Writing(request, policy, positions, prompt, ids, checkpoints, name)
     return desk.slots.stream(call, partial(_write, desk, call, writing))
 
 
-def _checkpoint_name(request: DecodeRequest, prompt: tuple[int, ...]) -> str:
+def _checkpoint_name(request: DecodeRequest, prompt: tuple[int, ...], reread: tuple[int, ...]) -> str:
     return derived_name(
         "checkpoint",
         {
             "plan": request.plan.to_json(),
             "state": request.state,
             "prompt": list(prompt),
+            "reread": list(reread),
             "sampling": asdict(request.sampling),
             "fold_every": FOLD_EVERY,
         },
@@ -148,7 +168,8 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     started, voice = time.perf_counter(), _Voice(desk.loaded.tokenizer.detokenizer(), emit)
     resumed = _load_checkpoint(desk, writing)
     request = writing.request
-    state = resumed.state if resumed else desk.state(desk.store(request.tenant), request.plan, request.state)
+    state = resumed.state if resumed else _state(desk, call, writing, emit)
+    reread_seconds = time.perf_counter() - started if writing.reread else 0.0
     ids = resumed.ids if resumed else ()
     emit(Started(len(writing.prompt), len(ids), writing.checkpoint))
     for index, token in enumerate(ids):
@@ -164,8 +185,20 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     voice.finish()
     seconds = time.perf_counter() - started
     log.info("Decode from %.12s: %d tokens in %.2f s.", request.state, step.index, seconds)
-    emit(Finished(step.finish or "length", step.index, seconds))
+    emit(Finished(step.finish or "length", step.index, seconds, reread_seconds))
     _drop_checkpoint(writing)
+
+
+def _state(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> CompressedKV:
+    """What the text is written from: the stored state, or the passages, read now."""
+    request = writing.request
+    if not writing.reread:
+        return desk.state(desk.store(request.tenant), request.plan, request.state)
+
+    def progress(done: int, tokens: int) -> None:
+        emit(Rereading(done, tokens))
+
+    return read_again(desk, call, writing.reread, request.plan.segment_tokens, progress)
 
 
 def _steps(
@@ -177,7 +210,7 @@ def _steps(
             writing.policy,
             state,
             writing.prompt,
-            positions=positions_of(writing.request.plan),
+            positions=writing.positions,
             sampling=writing.request.sampling,
             checkpoint=resumed,
         )

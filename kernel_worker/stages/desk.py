@@ -142,6 +142,18 @@ class Desk:
             self.engine.check_window(policy.entries, new, positions="dense")
         return policy
 
+    def prompt_ids(self, plan: Plan, instruction: str) -> tuple[int, ...]:
+        """Ids of an instruction and the template's end. Raises InvalidRequest for none, or too long a one."""
+        if not instruction.strip():
+            raise InvalidRequest("The instruction is empty.")
+        prompt = tuple(self.loaded.prompt.instruction_ids(instruction))
+        if len(prompt) > plan.segment_tokens:
+            raise InvalidRequest(
+                f"The instruction has {len(prompt)} tokens; at most one segment of"
+                f" {plan.segment_tokens} is allowed."
+            )
+        return prompt
+
     def room_after(self, policy: SelectionPolicy, plan: Plan) -> int:
         """Positions that must be free after a segment: for tokens not folded in yet, or for a probe."""
         if policy.probe is None:

@@ -64,7 +64,7 @@ def find_segment(desk: Desk, request: SegmentRequest) -> Segment:
     data = read_tokens(store, request.tokens, start, min(start + plan.segment_tokens, count), manifest)
     with invalid_arguments():
         child = next_name(request.parent, data)
-    return Segment(request, store, policy, start, _ids(data), child)
+    return Segment(request, store, policy, start, ids_of(data), child)
 
 
 def load_parent(desk: Desk, segment: Segment) -> CompressedKV:
@@ -81,7 +81,8 @@ def load_parent(desk: Desk, segment: Segment) -> CompressedKV:
     return parent
 
 
-def _ids(data: bytes) -> tuple[int, ...]:
+def ids_of(data: bytes) -> tuple[int, ...]:
+    """Token ids from the bytes in which the store keeps them."""
     ids = array("I", data)
     if sys.byteorder == "big":
         ids.byteswap()
