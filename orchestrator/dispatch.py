@@ -156,6 +156,6 @@ def _can_go(job: Job, members: Sequence[Member], take: Room) -> bool:
     """Whether a parked job finds what it waits for. A compress has its worker, or finds it gone."""
     if job.stage == "compress":
         return True
-    if job.stage == "ingest":
+    if job.stage in ("ingest", "rank"):
         return any(member.suits(job) and member.open for member in members)
     return take(job)

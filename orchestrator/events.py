@@ -2,7 +2,8 @@
 
 Kinds and their data (unknown kinds may be added and are to be ignored):
 
-    stage     {stage, segment, segments}            a stage begins; segments is 0 until ingest has told
+    stage     {stage, segment, segments}            a stage begins; segments is 0 until ingest has told;
+                                                    "reread" is the part of decode before it writes
     progress  {stage, segment, segments, fraction}  fraction of this stage of this segment, 0 to 1
     token     {index, text}                         index 0, 1, 2, ... without a gap; text may be ""
     waiting   {stage, reason}                       the stage waits for a worker

@@ -1,6 +1,6 @@
 """What a job is: its options, record and result. Data alone; `job_store.py` moves it from state to state.
 
-submitted -> ingest -> [ prefill i -> compress i ] for each segment i -> decode -> done
+submitted -> ingest -> [ prefill i -> compress i ] for each segment i -> [ rank ] -> decode -> done
              any stage -> failed        any time -> cancelled
 """
 
@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from orchestrator.errors import OptionError
 
 Kind: TypeAlias = Literal["summarize", "ask", "complete"]
-Stage: TypeAlias = Literal["ingest", "prefill", "compress", "decode"]
-STAGES: tuple[Stage, ...] = ("ingest", "prefill", "compress", "decode")
+Stage: TypeAlias = Literal["ingest", "prefill", "compress", "rank", "decode"]
+STAGES: tuple[Stage, ...] = ("ingest", "prefill", "compress", "rank", "decode")
+REREAD = "reread"
+"""The first part of a decode that reads again: told apart in events and seconds, but no place of its own."""
+PHASES: tuple[str, ...] = (*STAGES[:-1], REREAD, STAGES[-1])
 TERMINAL = frozenset({"done", "failed", "cancelled"})
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _POSITIONS = ("auto", "dense", "original")
 _MAX_SEED = 2**63 - 1
 _MAX_COUNT = 2**31 - 1
+_MAX_REREAD = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +33,9 @@ class JobOptions:
 
     `model` is a name or fingerprint that a registered worker announces. `query` bends a summary towards a
     question. `policy_parameters` go to the selection policy as they are (strings). Without a
-    `repetition_penalty` small models fall into loops when they take the likeliest token each time.
+    `repetition_penalty` small models fall into loops when they take the likeliest token each time. `reread`
+    is the most passages of the document that are read again for a question or a query; with 0 the answer
+    comes from the state.
     """
 
     model: str = DEFAULT_MODEL
@@ -44,11 +50,15 @@ class JobOptions:
     temperature: float = 0.0
     top_p: float = 1.0
     repetition_penalty: float = 1.1
+    reread: int = 3
 
     def __post_init__(self) -> None:
         """Raises OptionError for a value that no worker would accept."""
         for name in ("cache_entries", "segment_tokens", "max_new_tokens"):
             _positive(name, getattr(self, name))
+        _require(
+            "reread", self.reread, 0 <= self.reread <= _MAX_REREAD, f"an integer from 0 to {_MAX_REREAD}"
+        )
         _require("seed", self.seed, 0 <= self.seed <= _MAX_SEED, "an integer from 0 to 2^63 - 1")
         _require("temperature", self.temperature, _finite(self.temperature, 0.0), "a number of at least 0")
         _require("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "a number above 0 and at most 1")
@@ -75,7 +85,8 @@ class Job:
     the marks that tell progress from going over the same ground again. `claim` is the token of the task
     that works on the stage now, "" when it is queued or parked. `plan_seed` is the seed of the state, which a
     question shares with the job it asks; `options.seed` that of the text. `question` is what is asked, or the
-    whole instruction where the kind is "complete".
+    whole instruction where the kind is "complete". `passages` are what the decode reads again, as `rank`
+    chose them: objects with segment, first and count (token ids), start and end (characters), score.
     """
 
     id: str
@@ -111,6 +122,7 @@ class Job:
     state_bytes: int = 0
     lease: str = ""
     worker: str = ""
+    passages: Sequence[Mapping[str, Any]] = ()
     best_segments: int = 0
     best_tokens: int = 0
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -123,6 +135,18 @@ class Job:
     def finished(self) -> bool:
         return self.status in TERMINAL
 
+    @property
+    def sought(self) -> str:
+        """What is looked for in the document: a question or a query; "" where the whole of it matters."""
+        if not self.options.reread or self.kind == "complete":
+            return ""
+        return ((self.question if self.kind == "ask" else self.options.query) or "").strip()
+
+    @property
+    def after_reading(self) -> Stage:
+        """The stage that follows once the document's last state is stored."""
+        return "rank" if self.sought else "decode"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JobResult:
@@ -130,7 +154,10 @@ class JobResult:
 
     `prefill_tokens` counts document tokens that this job itself prefilled: 0 when the state was stored
     already, and 0 for a question (the question's own tokens are the decode's prompt and are not counted).
-    `full_cache_bytes` is what the uncompressed KV cache of `tokens_read` tokens would take.
+    `full_cache_bytes` is what the uncompressed KV cache of `tokens_read` tokens would take. `reread_segments`
+    are the passages that the text was written from, in the document's order, as objects with segment (from
+    0, where the passage begins), start and end (characters of the document's text) and score; empty where the
+    text was written from the state.
     """
 
     job_id: str
@@ -148,6 +175,7 @@ class JobResult:
     full_cache_bytes: int
     seconds: Mapping[str, float]
     finish_reason: str
+    reread_segments: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The fields in their documented order; `text` is named `summary` or `answer`, by the kind."""
@@ -156,13 +184,17 @@ class JobResult:
         for field in dataclasses.fields(self)[4:]:
             value = getattr(self, field.name)
             data[field.name] = dict(value) if isinstance(value, Mapping) else value
+        data["reread_segments"] = [dict(passage) for passage in self.reread_segments]
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobResult:
         names = [field.name for field in dataclasses.fields(cls) if field.name != "text"]
         text = data["summary" if data["kind"] == "summarize" else "answer"]
-        return cls(text=text, **{name: data[name] for name in names})
+        # Results of before there was reading again lack its field.
+        return cls(
+            text=text, **({"reread_segments": []} | {name: data[name] for name in names if name in data})
+        )
 
 
 def _positive(name: str, value: int) -> None:

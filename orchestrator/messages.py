@@ -10,11 +10,12 @@ from orchestrator.jobs import Job, Stage
 
 TASK_NAME = "docexpress.stage"
 QUEUES = ("prefill", "compress", "decode")
-# Ingest is short, and has no pool of its own.
+# Ingest and rank are short, and have no pools of their own.
 QUEUE_OF: Mapping[Stage, str] = {
     "ingest": "prefill",
     "prefill": "prefill",
     "compress": "compress",
+    "rank": "decode",
     "decode": "decode",
 }
 

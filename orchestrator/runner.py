@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 
 from cache_store.errors import BudgetExceeded, StoreError
 from cache_store.store import CacheStore
@@ -139,7 +140,7 @@ class Runner:
     def _record(self, context: StageContext, outcome: Outcome, seconds: dict[str, float]) -> _Step:
         """Writes the outcome, then clears away what it supersedes."""
         if isinstance(outcome, Finish):
-            return self._finish(context, outcome, seconds)
+            return self._finish(context, outcome, _told_apart(seconds, context.job.stage, outcome.apart))
         fields = {**outcome.fields, "seconds": seconds}
         if outcome.progress:
             fields["failures"] = 0
@@ -183,6 +184,12 @@ def _clear(store: CacheStore, superseded: str) -> None:
             store.delete_superseded("state", superseded)
     except StoreError as error:
         _log.warning("superseded state %s was not deleted: %s", superseded, error)
+
+
+def _told_apart(seconds: dict[str, float], stage: str, apart: Mapping[str, float]) -> dict[str, float]:
+    """The seconds with a part of the stage's under other names."""
+    rest = max(0.0, seconds[stage] - sum(apart.values()))
+    return seconds | {name: round(value, 3) for name, value in apart.items()} | {stage: round(rest, 3)}
 
 
 def _add(job: Job, elapsed: float) -> dict[str, float]:

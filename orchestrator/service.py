@@ -17,6 +17,7 @@ from orchestrator import event_stream, liveness, submission
 from orchestrator.connection import job_store_errors
 from orchestrator.documents import Document
 from orchestrator.events import Event
+from orchestrator.evidence import passage_texts
 from orchestrator.job_store import JobStore
 from orchestrator.jobs import Job, JobOptions, JobResult
 from orchestrator.messages import StageMessage
@@ -73,11 +74,12 @@ class Service:
         return self._start(submission.submit(self._jobs, self._store, document, options, instruction))
 
     def ask(self, job_id: str, question: str, options: JobOptions | None = None) -> Job:
-        """Starts a job that answers a question from the state of a finished job.
+        """Starts a job that answers a question about the document of a finished job, from passages that are
+        read again or from the state.
 
         Of `options` only those that shape the text count (max_new_tokens, seed, temperature, top_p,
-        repetition_penalty); the others are those of the job that is asked. Raises UnknownJob, NotFinished,
-        JobFailed, JobCancelled, OptionError (blank question).
+        repetition_penalty, reread); the others are those of the job that is asked. Raises UnknownJob,
+        NotFinished, JobFailed, JobCancelled, OptionError (blank question).
         """
         return self._start(submission.ask(self._jobs, self.job(job_id), question, options))
 
@@ -120,6 +122,12 @@ class Service:
         job = self.job(job_id)
         submission.require_result(job)
         return JobResult.from_json(job.result or {})
+
+    def reread_texts(self, job_id: str) -> list[str]:
+        """The text of each of the result's `reread_segments`. Raises as `result`, and ObjectMissing when the
+        document is no longer stored."""
+        passages = self.result(job_id).reread_segments
+        return passage_texts(self._store, self.job(job_id).document, passages) if passages else []
 
     def states(self) -> list[StateInfo]:
         """The tenant's stored states, the newest first."""

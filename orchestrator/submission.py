@@ -78,7 +78,7 @@ def _document_job(
 
 
 def ask(jobs: JobStore, asked: Job, question: str, options: JobOptions | None) -> Job:
-    """Creates a job that begins with decode on the state of `asked`, which must be finished."""
+    """Creates a job that begins behind the reading, on the state of `asked`, which must be finished."""
     if not question.strip():
         raise OptionError("the question is blank", "question")
     require_result(asked)
@@ -91,6 +91,7 @@ def ask(jobs: JobStore, asked: Job, question: str, options: JobOptions | None) -
         temperature=chosen.temperature,
         top_p=chosen.top_p,
         repetition_penalty=chosen.repetition_penalty,
+        reread=chosen.reread,
     )
     job = _new_job(
         asked.tenant,
@@ -98,7 +99,7 @@ def ask(jobs: JobStore, asked: Job, question: str, options: JobOptions | None) -
         asked.title,
         merged,
         question=question.strip(),
-        stage="decode",
+        stage="rank" if merged.reread else "decode",
         document=asked.document,
         tokens=asked.tokens,
         token_count=asked.token_count,

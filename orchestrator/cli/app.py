@@ -70,12 +70,14 @@ def ask(
     seed: Annotated[int | None, opt.SEED] = None,
     temperature: Annotated[float | None, opt.TEMPERATURE] = None,
     repetition_penalty: Annotated[float | None, opt.REPETITION_PENALTY] = None,
+    reread: Annotated[int | None, opt.REREAD] = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Ask a question about the document of a finished job, from its stored state.
+    """Ask a question about the document of a finished job.
 
-    What is not given is as it was in that job.
+    The passages that the question is about are read again, exactly, and named with the answer. What is not
+    given is as it was in that job.
     """
     from orchestrator.cli import summarize as job
 
@@ -88,6 +90,7 @@ def ask(
         seed=seed,
         temperature=temperature,
         repetition_penalty=repetition_penalty,
+        reread=reread,
     )
 
 

@@ -92,7 +92,7 @@ def _bars(tracker: Tracker, stages: list[str]) -> Table:
     table.add_column(no_wrap=True, style="dim")
     for stage in stages:
         progress = tracker.stages[stage]
-        pulse = stage == tracker.current == "ingest"
+        pulse = stage == tracker.current and stage in ("ingest", "rank")
         bar = ProgressBar(total=1.0, completed=progress.fraction, width=BAR_WIDTH, pulse=pulse)
         words = amount(progress, stage) + speed(tracker, stage)
         table.add_row(DOING[stage], bar, words, seconds(tracker, stage))

@@ -17,6 +17,7 @@ from typing import Protocol
 from orchestrator.cli.figures import count, duration
 from orchestrator.cli.terminal import clean_line, is_terminal
 from orchestrator.cli.tracker import StageProgress, Tracker
+from orchestrator.jobs import REREAD
 
 PLAIN_SECONDS = 10.0  # between two plain lines of the same stage
 PATIENCE_SECONDS = 1.0
@@ -25,6 +26,8 @@ DOING = {
     "ingest": "splitting into tokens",
     "prefill": "reading",
     "compress": "compressing",
+    "rank": "looking for passages",
+    "reread": "reading again",
     "decode": "writing",
 }
 
@@ -93,8 +96,10 @@ def line(tracker: Tracker, stage: str) -> str:
 
 def amount(progress: StageProgress, stage: str) -> str:
     """How much of a stage is done, in its own unit."""
-    if stage == "ingest":
+    if stage in ("ingest", "rank"):
         return "1 document"
+    if stage == REREAD:
+        return f"{progress.fraction:.0%}"
     if stage == "decode":
         return count(int(progress.done), "token")
     return f"{int(progress.done)} of {count(int(progress.total), 'segment')}"

@@ -32,6 +32,7 @@ MODEL = _reading("Name or path of a causal language model.", "NAME")
 MAX_NEW_TOKENS = _writing("The longest text to write, in tokens.", "N")
 SEED = _writing("Of everything that is random.", "N")
 REPETITION_PENALTY = _writing("Above 1 discourages repetition.", "X")
+REREAD = _writing("For a question or a query: the most passages to read again; 0 for none.", "N")
 TEMPERATURE = _writing("0 always takes the likeliest token.", "X")
 
 Model = Annotated[str, MODEL]
@@ -66,6 +67,7 @@ _JOB_OPTIONS: dict[str, Any] = {
     "seed": Annotated[int, SEED],
     "temperature": Annotated[float, TEMPERATURE],
     "repetition_penalty": Annotated[float, REPETITION_PENALTY],
+    "reread": Annotated[int, REREAD],
 }
 
 

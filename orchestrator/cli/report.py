@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from orchestrator.cli.figures import count, duration, ratio, size
 from orchestrator.cli.terminal import clean_line
-from orchestrator.jobs import STAGES, JobResult
+from orchestrator.jobs import PHASES, JobResult
 
 
-def print_report(result: JobResult) -> None:
-    """The table, and the command with which one goes on asking."""
-    rows = _rows(result)
+def print_report(result: JobResult, evidence: Sequence[str]) -> None:
+    """The table, and the command with which one goes on asking; `evidence` is an excerpt of each passage that
+    was read again, as far as there is one."""
+    rows = [*_rows(result), *_reread(result, evidence)]
     width = max(len(name) for name, _ in rows)
     print(file=sys.stderr)
     for name, value in rows:
@@ -22,7 +24,7 @@ def print_report(result: JobResult) -> None:
 def _rows(result: JobResult) -> list[tuple[str, str]]:
     kept = count(result.cache_entries, "entry", "entries")
     larger = ratio(result.full_cache_bytes, result.state_bytes)
-    spent = [f"{stage} {duration(result.seconds[stage])}" for stage in STAGES if stage in result.seconds]
+    spent = [f"{phase} {duration(result.seconds[phase])}" for phase in PHASES if phase in result.seconds]
     return [
         ("tokens read", _read(result)),
         ("tokens written", f"{result.tokens_written:,}{_cut_short(result)}"),
@@ -32,6 +34,16 @@ def _rows(result: JobResult) -> list[tuple[str, str]]:
         ("stored as", result.state),
         ("job", result.job_id),
     ]
+
+
+def _reread(result: JobResult, evidence: Sequence[str]) -> list[tuple[str, str]]:
+    """Which segments hold the passages, counted from 1, and what each of them says."""
+    numbers = [passage["segment"] + 1 for passage in result.reread_segments]
+    if not numbers:
+        return []
+    named = ", ".join(map(str, sorted(set(numbers))))
+    rows = [("read again", f"{'segments' if len(set(numbers)) > 1 else 'segment'} {named}")]
+    return rows + [("", f"{number}: {text}") for number, text in zip(numbers, evidence, strict=False) if text]
 
 
 def _read(result: JobResult) -> str:

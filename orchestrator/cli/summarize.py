@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cache_store.errors import ObjectMissing
 from orchestrator.cli.display import Display, PlainLines, make_display
 from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.follow import follow
@@ -16,8 +17,11 @@ from orchestrator.cli.terminal import is_terminal, print_json, print_text
 from orchestrator.documents import Document, document_from_bytes, load_document
 from orchestrator.embedded.errors import Terminated
 from orchestrator.embedded.home import STORE_ONLY, WHOLE_STACK
+from orchestrator.evidence import excerpt
 from orchestrator.jobs import Job, JobOptions
 from orchestrator.settings import Settings
+
+EXCERPT_CHARACTERS = 120
 
 
 def summarize(file: Path, options: JobOptions, *, as_json: bool, quiet: bool) -> None:
@@ -45,7 +49,7 @@ def submit(file: Path, options: JobOptions, *, as_json: bool) -> None:
 
 
 def ask(job_id: str, question: str, *, as_json: bool, quiet: bool, **chosen: Any) -> None:
-    """Answer a question from the stored state of a finished job; nothing of the document is read again."""
+    """Answer a question about the document of a finished job, from passages of it or its stored state."""
     display = make_display(quiet)
     with open_session(display, WHOLE_STACK, begin=STORE_ONLY) as session:
         asked = session.service.job(job_id)
@@ -92,7 +96,16 @@ def _finish(
     if not stream:
         print_text(result.text)
     if not quiet:
-        print_report(result)
+        print_report(result, _evidence(session, job))
+
+
+def _evidence(session: Session, job: Job) -> list[str]:
+    """The sentence of each passage that was read again; none where the document is gone meanwhile."""
+    try:
+        texts = session.service.reread_texts(job.id)
+    except ObjectMissing:
+        return []
+    return [excerpt(text, job.sought, EXCERPT_CHARACTERS) for text in texts]
 
 
 def _interrupted(

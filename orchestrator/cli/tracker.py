@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from orchestrator.events import Event
-from orchestrator.jobs import STAGES
+from orchestrator.jobs import PHASES, REREAD
 
 
 @dataclass
@@ -44,7 +44,8 @@ class Tracker:
             case "stage":
                 self._enter(str(data["stage"]), int(data["segment"]), int(data["segments"]), event.time)
             case "progress":
-                self._advance(str(data["stage"]), int(data["segment"]) + float(data["fraction"]))
+                before = 0 if data["stage"] == REREAD else int(data["segment"])
+                self._advance(str(data["stage"]), before + float(data["fraction"]))
             case "token":
                 self._advance("decode", float(data["index"]) + 1)
             case "waiting" | "retry":
@@ -71,7 +72,7 @@ class Tracker:
         self._leave(now)
         self.current, self._since, self.remark = stage, now, None
         reading = stage in ("prefill", "compress")
-        total = {"ingest": 1, "decode": self.max_new_tokens}.get(stage, segments)
+        total = {"ingest": 1, "rank": 1, REREAD: 1, "decode": self.max_new_tokens}.get(stage, segments)
         begin = segment if reading else 0
         self.stages.setdefault(stage, StageProgress(total=total, first=begin, done=begin)).total = total
         self._finish_stages_before(stage, segment)
@@ -83,9 +84,9 @@ class Tracker:
         if stage in ("prefill", "compress"):
             self._advance("prefill", segment + (stage == "compress"))
             self._advance("compress", segment)
-        if stage == "decode":
-            for behind in ("prefill", "compress"):
-                if behind in self.stages:
+        if stage in ("rank", REREAD, "decode"):
+            for behind in PHASES[1 : PHASES.index(stage)]:
+                if behind in self.stages and behind != REREAD:
                     self._advance(behind, self.stages[behind].total)
 
     def _leave(self, now: float) -> None:
@@ -101,4 +102,4 @@ class Tracker:
 
 def in_order(stages: dict[str, StageProgress]) -> list[str]:
     """The names of the stages that were begun, in the order of a job."""
-    return [stage for stage in STAGES if stage in stages]
+    return [stage for stage in PHASES if stage in stages]

@@ -23,7 +23,7 @@ _JOBS = TypeAdapter(list[JobInfo]).validate_json
 _STATE = TypeAdapter(StateInfo).validate_json
 _STATES = TypeAdapter(list[StateInfo]).validate_json
 _WORKERS = TypeAdapter(list[WorkerInfo]).validate_json
-_TEXT_OPTIONS = ("max_new_tokens", "seed", "temperature", "top_p", "repetition_penalty")
+_TEXT_OPTIONS = ("max_new_tokens", "seed", "temperature", "top_p", "repetition_penalty", "reread")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

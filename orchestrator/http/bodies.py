@@ -36,6 +36,7 @@ class TextOptions(BaseModel):
     temperature: float | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
+    reread: int | None = None
 
     def applied_to(self, options: JobOptions, settings: ApiSettings) -> JobOptions:
         """`options` with what is given here. Raises OptionError, Problem (more text than is allowed)."""

@@ -1,4 +1,4 @@
-"""The four stages of a job, one file each: a claimed job in, what comes next out."""
+"""The five stages of a job, one file each: a claimed job in, what comes next out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from orchestrator.stages.context import Finish, Next, Outcome, StageContext
 from orchestrator.stages.decode import decode
 from orchestrator.stages.ingest import ingest
 from orchestrator.stages.prefill import prefill
+from orchestrator.stages.rank import rank
 
 STAGE_FUNCTIONS: Mapping[Stage, Callable[[StageContext], Outcome]] = {
     "ingest": ingest,
     "prefill": prefill,
     "compress": compress,
+    "rank": rank,
     "decode": decode,
 }
 

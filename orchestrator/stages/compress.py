@@ -38,5 +38,5 @@ def compress(context: StageContext) -> Next:
     progress = done > job.best_segments
     if done == job.segments:
         keep_final(context, answer.state)
-        return Next("decode", done, fields, progress=progress, superseded=job.parent_state)
+        return Next(job.after_reading, done, fields, progress=progress, superseded=job.parent_state)
     return Next("prefill", done, fields, progress=progress, superseded=job.parent_state)

@@ -42,10 +42,12 @@ class Next:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finish:
-    """The job is done. `result.seconds` is filled in by the runner."""
+    """The job is done. `result.seconds` is filled in by the runner; `apart` are seconds of the stage that are
+    told under a name of their own."""
 
     result: JobResult
     superseded: str = ""
+    apart: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 Outcome: TypeAlias = Next | Finish
@@ -63,6 +65,7 @@ class StageContext:
     store: CacheStore
     settings: Settings
     worker_id: str = ""
+    phase: str = ""
     _told: float = 0.0
 
     def use(self, record: WorkerRecord, *, reserved: bool = True) -> WorkerRecord:
@@ -72,13 +75,21 @@ class StageContext:
             self.claim.worker_id = record.id
         return record
 
-    def progress(self, fraction: float) -> None:
-        """Tells how far the stage is, 0 to 1, at most five times a second."""
+    def progress(self, fraction: float, phase: str = "") -> None:
+        """Tells how far the stage, or a phase of it, is, 0 to 1, at most five times a second."""
         now = time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS or fraction >= 1.0:
             self._told = now
-            data = {**place(self.job), "fraction": round(fraction, 3)}
-            self.jobs.emit(self.job, self.claim.token, "progress", data)
+            self._tell("progress", phase, fraction=round(fraction, 3))
+
+    def begin(self, phase: str = "") -> None:
+        """Tells that a phase of the stage begins, or the stage itself goes on."""
+        self.phase = phase
+        self._tell("stage", phase)
+
+    def _tell(self, kind: str, phase: str, **data: Any) -> None:
+        named = {"stage": phase} if phase else {}
+        self.jobs.emit(self.job, self.claim.token, kind, {**place(self.job), **named, **data})
 
     def plan(self) -> StatePlan:
         """The plan of the job's states; positions and fingerprint as far as they are known."""

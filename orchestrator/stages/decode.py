@@ -1,14 +1,17 @@
-"""Decode: a worker writes the text from the last state; each token is recorded as it comes."""
+"""Decode: a worker writes the text from the last state, or from passages that it reads again before; each
+token is recorded as it comes."""
 
 from __future__ import annotations
 
 from contextlib import closing
 
-from orchestrator.jobs import JobResult
+from orchestrator.jobs import REREAD, JobResult
 from orchestrator.prompts import instruction
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.stages.context import Finish, StageContext
-from protos.kernel_worker_pb2 import DecodeDone, DecodeRequest
+from protos.kernel_worker_pb2 import DecodeDone, DecodeRequest, RereadProgress, TokenSpan
+
+_EVIDENCE = ("segment", "start", "end", "score")
 
 
 def decode(context: StageContext) -> Finish:
@@ -22,10 +25,22 @@ def decode(context: StageContext) -> Finish:
         for event in events:
             if event.HasField("token"):
                 context.jobs.token(job, context.claim.token, event.token.index, event.token.text)
+            elif event.HasField("reread"):
+                _rereading(context, event.reread)
             elif event.HasField("done"):
                 result = _result(context, event.done, meta.shape.entries, manifest.size)
-                return Finish(result, superseded=job.parent_state)
+                apart = {REREAD: event.done.reread_seconds} if job.passages else {}
+                return Finish(result, superseded=job.parent_state, apart=apart)
     raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
+
+
+def _rereading(context: StageContext, progress: RereadProgress) -> None:
+    """Shows the reading as a phase of its own; behind it the stage itself goes on."""
+    if not context.phase:
+        context.begin(REREAD)
+    context.progress(progress.tokens_done / max(1, progress.tokens), REREAD)
+    if progress.tokens_done >= progress.tokens:
+        context.begin()
 
 
 def _request(context: StageContext) -> DecodeRequest:
@@ -40,6 +55,10 @@ def _request(context: StageContext) -> DecodeRequest:
         top_p=options.top_p,
         seed=options.seed,
         repetition_penalty=options.repetition_penalty,
+        tokens=context.job.tokens,
+        reread=[
+            TokenSpan(first=passage["first"], count=passage["count"]) for passage in context.job.passages
+        ],
     )
 
 
@@ -62,4 +81,5 @@ def _result(context: StageContext, done: DecodeDone, cache_entries: int, state_b
         full_cache_bytes=job.token_count * job.bytes_per_token,
         seconds={},
         finish_reason=done.finish_reason,
+        reread_segments=[{name: passage[name] for name in _EVIDENCE} for passage in job.passages],
     )

@@ -37,7 +37,7 @@ def _next(context: StageContext, record: WorkerRecord, answer: IngestResponse) -
     if answer.done_segments < answer.segments:
         return Next("prefill", answer.done_segments, fields, progress=progress)
     keep_final(context, answer.state)
-    return Next("decode", answer.segments, fields, progress=progress)
+    return Next(context.job.after_reading, answer.segments, fields, progress=progress)
 
 
 def keep_final(context: StageContext, state: str) -> None:
