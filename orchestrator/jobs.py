@@ -189,12 +189,11 @@ class JobResult:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobResult:
-        names = [field.name for field in dataclasses.fields(cls) if field.name != "text"]
+        names = {field.name for field in dataclasses.fields(cls)} - {"text", "reread_segments"}
         text = data["summary" if data["kind"] == "summarize" else "answer"]
-        # Results of before there was reading again lack its field.
-        return cls(
-            text=text, **({"reread_segments": []} | {name: data[name] for name in names if name in data})
-        )
+        # A result of before there was reading again lacks its field.
+        passages = tuple(data.get("reread_segments", ()))
+        return cls(text=text, reread_segments=passages, **{name: data[name] for name in names})
 
 
 def _positive(name: str, value: int) -> None:

@@ -35,6 +35,7 @@ def decode(record: Mapping[bytes, bytes]) -> Job:
     values = {name.decode(): json.loads(value) for name, value in record.items()}
     known = {name: value for name, value in values.items() if name in _FIELDS}
     known["options"] = JobOptions.from_json(known["options"])
+    known["passages"] = tuple(known.get("passages", ()))
     return Job(**known)
 
 

@@ -34,6 +34,7 @@ RESULT_FIELDS = {
     "full_cache_bytes",
     "seconds",
     "finish_reason",
+    "reread_segments",
 }
 
 

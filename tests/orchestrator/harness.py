@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 import time
@@ -86,8 +87,9 @@ class Orchestrator:
         self.queue.send(StageMessage.of(job))
         return job
 
-    def ask(self, asked: Job, question: str) -> Job:
-        job = submission.ask(self.jobs, self.job(asked), question, None)
+    def ask(self, asked: Job, question: str, **changes: Any) -> Job:
+        known = self.job(asked)
+        job = submission.ask(self.jobs, known, question, dataclasses.replace(known.options, **changes))
         self.queue.send(StageMessage.of(job))
         return job
 

@@ -216,16 +216,47 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
             state=name, cache_entries=plan.cache_entries, state_bytes=size, tokens_seen=stop, seconds=0.0
         )
 
+    def Rank(self, request: pb.RankRequest, context: grpc.ServicerContext) -> pb.RankResponse:
+        """Each of the question's words that the document holds, once, is a passage: bytes are tokens."""
+        self._begin("Rank", request, context)
+        try:
+            text = "".join(read_document(self._store(request.tenant), request.document))
+        except ObjectMissing as error:
+            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        found = sorted((text.index(word), word) for word in request.question.split() if word in text)
+        return pb.RankResponse(
+            passages=[
+                pb.Passage(
+                    segment=start // request.plan.segment_tokens,
+                    span=pb.TokenSpan(first=start, count=len(word)),
+                    start=start,
+                    end=start + len(word),
+                    score=1.0,
+                )
+                for start, word in found[: request.count]
+            ]
+        )
+
     def Decode(self, request: pb.DecodeRequest, context: grpc.ServicerContext) -> Iterator[pb.DecodeEvent]:
         self._begin("Decode", request, context)
         self._require(request.tenant, request.plan, request.state, context)
+        counts = [span.count for span in request.reread]
+        for place in range(len(counts)):
+            read = pb.RereadProgress(tokens_done=sum(counts[: place + 1]), tokens=sum(counts))
+            yield pb.DecodeEvent(reread=read)
         yield pb.DecodeEvent(started=pb.DecodeStarted(prompt_tokens=3, resumed_tokens=0, checkpoint=""))
-        for index, text in enumerate(words(request.state, request.instruction, request.max_new_tokens)):
+        source = request.state + "".join(f" {span.first}+{span.count}" for span in request.reread)
+        for index, text in enumerate(words(source, request.instruction, request.max_new_tokens)):
             if (fault := self.token_script.pop(index, None)) is not None:
                 fault(self, context)
             yield pb.DecodeEvent(token=pb.DecodeToken(index=index, text=text))
         yield pb.DecodeEvent(
-            done=pb.DecodeDone(finish_reason="length", tokens_written=request.max_new_tokens, seconds=0.0)
+            done=pb.DecodeDone(
+                finish_reason="length",
+                tokens_written=request.max_new_tokens,
+                seconds=0.0,
+                reread_seconds=0.001 * len(request.reread),
+            )
         )
 
     def Release(self, request: pb.ReleaseRequest, context: grpc.ServicerContext) -> pb.ReleaseResponse:

@@ -20,6 +20,8 @@ from orchestrator.settings import Settings
         ("segment_tokens", 0),
         ("segment_tokens", 2**31),
         ("max_new_tokens", 0),
+        ("reread", -1),
+        ("reread", 1025),
         ("seed", -1),
         ("seed", 2**63),
         ("temperature", -0.1),
@@ -79,7 +81,10 @@ def test_result_json(kind: Any, key: str) -> None:
         "full_cache_bytes": 7,
         "seconds": {"decode": 0.5},
         "finish_reason": "stop",
+        "reread_segments": [],
     }
+    assert JobResult.from_json(data) == result
+    del data["reread_segments"]  # as a version without it wrote
     assert JobResult.from_json(data) == result
 
 

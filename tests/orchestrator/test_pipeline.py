@@ -47,6 +47,7 @@ def test_result_is_complete(orchestrator: Orchestrator, worker: ScriptedWorker) 
         "state_bytes": orchestrator.store.manifest("state", job.state).size,
         "full_cache_bytes": len(DOCUMENT) * BYTES_PER_TOKEN,
         "finish_reason": "length",
+        "reread_segments": [],
     }
     assert set(seconds) == {"ingest", "prefill", "compress", "decode"}
     assert all(value >= 0 for value in seconds.values())
@@ -94,10 +95,12 @@ def test_state_on_the_way_of_another_job_is_kept_once_it_is_final(
     assert orchestrator.store.exists("state", [shorter.state]) == [True]
 
 
-def test_question_is_a_decode_alone(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
+def test_question_without_reading_again_is_a_decode_alone(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
     asked = orchestrator.finish(orchestrator.submit())
     worker.calls.clear()
-    job = orchestrator.finish(orchestrator.ask(asked, "  Why? "))
+    job = orchestrator.finish(orchestrator.ask(asked, "  Why? ", reread=0))
     assert worker.methods() == ["Decode"]
     assert "Question: Why?" in worker.calls[0][1].instruction
     assert job.result is not None

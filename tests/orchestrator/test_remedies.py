@@ -31,26 +31,26 @@ class Failed(grpc.RpcError):
 
 
 @pytest.mark.parametrize(
-    ("code", "ingest", "prefill", "compress", "decode"),
+    ("code", "ingest", "prefill", "compress", "rank", "decode"),
     [
-        (Code.INVALID_ARGUMENT, "fail", "fail", "fail", "fail"),
-        (Code.UNIMPLEMENTED, "fail", "fail", "fail", "fail"),
-        (Code.NOT_FOUND, "fail", "ingest", "ingest", "ingest"),
-        (Code.DATA_LOSS, "fail", "ingest", "ingest", "ingest"),
-        (Code.FAILED_PRECONDITION, "same", "same", "prefill", "same"),
-        (Code.UNAVAILABLE, "same", "same", "prefill", "same"),
-        (Code.DEADLINE_EXCEEDED, "same", "same", "prefill", "same"),
-        (Code.CANCELLED, "same", "same", "prefill", "same"),
-        (Code.RESOURCE_EXHAUSTED, "same", "same", "prefill", "same"),
-        (Code.INTERNAL, "same", "same", "prefill", "same"),
-        (Code.UNKNOWN, "same", "same", "prefill", "same"),
+        (Code.INVALID_ARGUMENT, "fail", "fail", "fail", "fail", "fail"),
+        (Code.UNIMPLEMENTED, "fail", "fail", "fail", "fail", "fail"),
+        (Code.NOT_FOUND, "fail", "ingest", "ingest", "ingest", "ingest"),
+        (Code.DATA_LOSS, "fail", "ingest", "ingest", "ingest", "ingest"),
+        (Code.FAILED_PRECONDITION, "same", "same", "prefill", "same", "same"),
+        (Code.UNAVAILABLE, "same", "same", "prefill", "same", "same"),
+        (Code.DEADLINE_EXCEEDED, "same", "same", "prefill", "same", "same"),
+        (Code.CANCELLED, "same", "same", "prefill", "same", "same"),
+        (Code.RESOURCE_EXHAUSTED, "same", "same", "prefill", "same", "same"),
+        (Code.INTERNAL, "same", "same", "prefill", "same", "same"),
+        (Code.UNKNOWN, "same", "same", "prefill", "same", "same"),
     ],
 )
 def test_remedy_of_each_code(
-    code: grpc.StatusCode, ingest: str, prefill: str, compress: str, decode: str
+    code: grpc.StatusCode, ingest: str, prefill: str, compress: str, rank: str, decode: str
 ) -> None:
     found = [failure_of(stage, "w", Failed(code)).remedy.value for stage in STAGES]
-    assert found == [ingest, prefill, compress, decode]
+    assert found == [ingest, prefill, compress, rank, decode]
 
 
 @pytest.mark.parametrize("stage", STAGES)
