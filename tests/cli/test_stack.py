@@ -119,17 +119,25 @@ def test_standard_input_is_a_document_too(up: CommandLine, document: Path, model
     assert json.loads(done.stdout)["state"] == from_file["state"]
 
 
-def test_questions_are_answered_without_reading(up: CommandLine, document: Path, model: Path) -> None:
+def test_questions_are_answered_from_passages_or_from_the_state(
+    up: CommandLine, document: Path, model: Path
+) -> None:
     result = summarize(up, document, model)
-    answers = [
-        json.loads(up.run("ask", result["job_id"], "What is paragraph 3 of?", "--json").stdout)
-        for _ in range(2)
-    ]
-    for answer in answers:
+    ask = ("ask", result["job_id"], "What is paragraph 3 of?")
+    done = up.run(*ask)
+    again, from_state = (json.loads(up.run(*ask, "--json", *more).stdout) for more in ((), ("--reread=0",)))
+    for answer in (again, from_state):
         assert answer.keys() == RESULT_FIELDS | {"answer"}
         assert (answer["prefill_tokens"], answer["state"]) == (0, result["state"])
         assert answer["question"] == "What is paragraph 3 of?"
-    assert answers[0]["answer"] == answers[1]["answer"]
+    assert done.stdout.rstrip("\n") == clean(again["answer"]).rstrip("\n")
+    best = max(again["reread_segments"], key=lambda passage: passage["score"])
+    assert "Paragraph 3 of" in document.read_text()[best["start"] : best["end"]]
+    assert f"{best['segment'] + 1}: Paragraph 3 of" in done.stderr
+    assert "reading again: " in done.stderr
+    assert again["seconds"].keys() == {"rank", "reread", "decode"}
+    assert from_state["reread_segments"] == []
+    assert from_state["seconds"].keys() == {"decode"}
 
 
 def test_a_blank_question_is_refused(up: CommandLine, document: Path, model: Path) -> None:

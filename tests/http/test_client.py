@@ -59,6 +59,12 @@ def test_from_a_file_to_an_answer(client: Client, file: Path) -> None:
     answer = client.wait(client.ask(job.id, "What?", JobOptions(max_new_tokens=3)).id)
     assert (answer.question, answer.prefill_tokens) == ("What?", 0)
     assert answer.tokens_written <= 3
+    [*passages] = answer.reread_segments
+    assert passages == client.job(answer.job_id).result["reread_segments"]  # type: ignore[index]
+    assert (
+        client.wait(client.ask(job.id, "What?", JobOptions(max_new_tokens=3, reread=0)).id).reread_segments
+        == ()
+    )
     assert [worker.model_name for worker in client.workers()] == [MODEL]
 
 
