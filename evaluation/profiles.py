@@ -10,6 +10,7 @@ from typing import Literal
 from evaluation.cases import Case, read_set
 from evaluation.methods import ByPolicy, MapReduce, Method, Truncated, Uncompressed
 from evaluation.needles import NEEDLES, needle_cases, own_haystack, read_needles
+from evaluation.passages_again import PassagesAgain
 from evaluation.rereading import RANKINGS, Reread
 from evaluation.tasks import Task, key_task, question_task, summary_task
 
@@ -55,6 +56,7 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
     known += [ByPolicy(policy=name, aware=True) for name in AWARE]
     known += [ByPolicy(policy=name, aware=False) for name in BLIND]
     known += [ByPolicy(policy=name, aware=False) for name in AWARE]
+    known.append(PassagesAgain())
     known += [Reread(ranking=ranking) for ranking in RANKINGS]
     return [method for method in known if names is None or method.name in names]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from evaluation.cases import Case
 from evaluation.journal import Journal
 from evaluation.language import fidelity, log_probabilities, stream_likelihood
 from evaluation.methods import ByPolicy, MapReduce, Truncated, Uncompressed, Work, exact_policy
+from evaluation.passages_again import PassagesAgain
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
@@ -83,6 +85,11 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     assert "".join(texts) == filler[:1700] + fact + filler[:2300]
     scores = by_words(texts, question.question)
     assert "password" in texts[best(scores, 1)[0]]
+    again = PassagesAgain()
+    assert fact.strip() in in_segments.text(again.chosen(in_segments, question))
+    assert again.suits(in_segments, question)
+    assert again.answer(in_segments, question).text
+    assert not again.chosen(in_segments, dataclasses.replace(question, question="Xylophone?"))
 
 
 def test_two_rankings_together_prefer_what_both_like() -> None:
