@@ -22,7 +22,7 @@ from orchestrator.pool import Pool
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.settings import Settings
 from orchestrator.stages import STAGE_FUNCTIONS, Finish, Outcome, StageContext
-from orchestrator.stages.context import place
+from orchestrator.stages.context import beginning
 from orchestrator.stores import Stores
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Runner:
         if job.claim:
             return False
         fields = {"status": job.stage, "parked": False}
-        return self._jobs.move(job, Move(fields, [("stage", place(job))], claim=token))
+        return self._jobs.move(job, Move(fields, [("stage", beginning(job))], claim=token))
 
     def _context(self, job: Job, claim: Claim) -> StageContext:
         return StageContext(

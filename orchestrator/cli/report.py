@@ -10,6 +10,9 @@ from orchestrator.cli.terminal import clean_line
 from orchestrator.jobs import PHASES, JobResult
 
 
+_NOTHING = "nothing: no word of the question says where to look, so the text is written from the state"
+
+
 def print_report(result: JobResult, evidence: Sequence[str]) -> None:
     """The table, and the command with which one goes on asking; `evidence` is an excerpt of each passage that
     was read again, as far as there is one."""
@@ -40,7 +43,8 @@ def _reread(result: JobResult, evidence: Sequence[str]) -> list[tuple[str, str]]
     """Which segments hold the passages, counted from 1, and what each of them says."""
     numbers = [passage["segment"] + 1 for passage in result.reread_segments]
     if not numbers:
-        return []
+        sought = "rank" in result.seconds and result.cache_entries < result.tokens_read
+        return [("read again", _NOTHING)] if sought else []
     named = ", ".join(map(str, sorted(set(numbers))))
     rows = [("read again", f"{'segments' if len(set(numbers)) > 1 else 'segment'} {named}")]
     return rows + [("", f"{number}: {text}") for number, text in zip(numbers, evidence, strict=False) if text]

@@ -15,7 +15,7 @@ from cache_store.worker_registry import WorkerRecord
 from orchestrator.calls import Calls
 from orchestrator.claim import Claim
 from orchestrator.job_store import JobStore
-from orchestrator.jobs import Job, JobResult, Stage
+from orchestrator.jobs import REREAD, Job, JobResult, Stage
 from orchestrator.pool import Pool
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.settings import Settings
@@ -65,7 +65,6 @@ class StageContext:
     store: CacheStore
     settings: Settings
     worker_id: str = ""
-    phase: str = ""
     _told: float = 0.0
 
     def use(self, record: WorkerRecord, *, reserved: bool = True) -> WorkerRecord:
@@ -80,16 +79,8 @@ class StageContext:
         now = time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS or fraction >= 1.0:
             self._told = now
-            self._tell("progress", phase, fraction=round(fraction, 3))
-
-    def begin(self, phase: str = "") -> None:
-        """Tells that a phase of the stage begins, or the stage itself goes on."""
-        self.phase = phase
-        self._tell("stage", phase)
-
-    def _tell(self, kind: str, phase: str, **data: Any) -> None:
-        named = {"stage": phase} if phase else {}
-        self.jobs.emit(self.job, self.claim.token, kind, {**place(self.job), **named, **data})
+            data = {**place(self.job), "fraction": round(fraction, 3)} | ({"stage": phase} if phase else {})
+            self.jobs.emit(self.job, self.claim.token, "progress", data)
 
     def plan(self) -> StatePlan:
         """The plan of the job's states; positions and fingerprint as far as they are known."""
@@ -114,6 +105,11 @@ class StageContext:
         except ValueError as error:
             self.store.delete("state", name)
             raise StageFailed(f"state {name} does not describe a state", Remedy.INGEST) from error
+
+
+def beginning(job: Job) -> dict[str, Any]:
+    """Where a job is when it is claimed: a decode that reads again begins with that."""
+    return place(job) | ({"stage": REREAD} if job.stage == "decode" and job.passages else {})
 
 
 def place(job: Job) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from contextlib import closing
 from orchestrator.jobs import REREAD, JobResult
 from orchestrator.prompts import instruction
 from orchestrator.remedies import Remedy, StageFailed
-from orchestrator.stages.context import Finish, StageContext
-from protos.kernel_worker_pb2 import DecodeDone, DecodeRequest, RereadProgress, TokenSpan
+from orchestrator.stages.context import Finish, StageContext, place
+from protos.kernel_worker_pb2 import DecodeDone, DecodeRequest, TokenSpan
 
 _EVIDENCE = ("segment", "start", "end", "score")
 
@@ -26,21 +26,14 @@ def decode(context: StageContext) -> Finish:
             if event.HasField("token"):
                 context.jobs.token(job, context.claim.token, event.token.index, event.token.text)
             elif event.HasField("reread"):
-                _rereading(context, event.reread)
+                context.progress(event.reread.tokens_done / max(1, event.reread.tokens), REREAD)
+            elif event.HasField("started") and job.passages:
+                context.jobs.emit(job, context.claim.token, "stage", place(job))
             elif event.HasField("done"):
                 result = _result(context, event.done, meta.shape.entries, manifest.size)
                 apart = {REREAD: event.done.reread_seconds} if job.passages else {}
                 return Finish(result, superseded=job.parent_state, apart=apart)
     raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
-
-
-def _rereading(context: StageContext, progress: RereadProgress) -> None:
-    """Shows the reading as a phase of its own; behind it the stage itself goes on."""
-    if not context.phase:
-        context.begin(REREAD)
-    context.progress(progress.tokens_done / max(1, progress.tokens), REREAD)
-    if progress.tokens_done >= progress.tokens:
-        context.begin()
 
 
 def _request(context: StageContext) -> DecodeRequest:

@@ -255,7 +255,7 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
                 finish_reason="length",
                 tokens_written=request.max_new_tokens,
                 seconds=0.0,
-                reread_seconds=0.001 * len(request.reread),
+                reread_seconds=100.0 * len(request.reread),
             )
         )
 

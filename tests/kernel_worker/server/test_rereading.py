@@ -14,6 +14,7 @@ from kernel_worker.engine import FOLD_EVERY, Engine
 from kernel_worker.model import LoadedModel
 from kernel_worker.sampling import Sampling
 from kernel_worker.stages.reread import gap_ids
+from kernel_worker.text_pieces import PIECE_CHARACTERS
 from kernel_worker.worker import Worker
 from kernels.selection import make_policy
 from protos import kernel_worker_pb2 as pb
@@ -93,10 +94,11 @@ def test_the_passage_that_holds_the_fact_is_the_best(caller: Client, question: s
 
 
 def test_characters_and_tokens_of_a_passage_are_the_same_text(caller: Client, loaded: LoadedModel) -> None:
-    text = document()
+    text = document(sentences=600)
     name = caller.document(text)
     ids = stored_ids(caller, caller.ingest(name).token_count)
-    [passage, *_] = rank(caller, name, "Quillen lynx").passages
+    [passage] = rank(caller, name, "東京").passages
+    assert passage.start > PIECE_CHARACTERS  # beyond the first piece that is tokenized by itself
     stop = passage.span.first + passage.span.count
     detokenizer = loaded.tokenizer.detokenizer()
     read = "".join(map(detokenizer.push, ids[passage.span.first : stop])) + detokenizer.finish()
