@@ -9,7 +9,6 @@ from orchestrator.cli.figures import count, duration, ratio, size
 from orchestrator.cli.terminal import clean_line
 from orchestrator.jobs import PHASES, JobResult
 
-
 _NOTHING = "nothing: no word of the question says where to look, so the text is written from the state"
 
 
