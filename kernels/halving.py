@@ -8,6 +8,7 @@ Source: "Low-Rank Thinning" (Carrell et al., arXiv 2502.12063, 2025). `halving_r
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
@@ -25,7 +26,8 @@ HALVINGS = ("greedy", "threshold", "uniform")
 # A signed sum below this share of the sum of its absolute terms is a tie: rounding would decide it, and
 # differently for other batch sizes. Equal tokens make exact ties common where keys do not know their context.
 _TIE = 1e-11
-_WORK_BYTES = 1 << 22  # of one block of rows: small enough to stay in a CPU's cache
+_WORK_BYTES = 1 << 27  # of the points of the rows that are walked together
+_BLOCK_BYTES = 1 << 21  # of the kernel values of a few rows: small enough to stay in a CPU's cache
 
 
 class Halving(Protocol):
@@ -70,7 +72,7 @@ def kernel_halving(
     delta: float = 0.5,
     multiplier: float = 1.0,
     centred: bool = True,
-    tile: int = 32,
+    tile: int = 64,
 ) -> Tensor:
     """`Halving` by the signed kernel sum psi of the pairs already decided; arguments as there, and
 
@@ -103,7 +105,7 @@ def kernel_halving(
     bound = multiplier * (0.5 + math.log(2 * points / delta)) if rule == "threshold" else 0.0
     flat_keys, flat_values = keys.reshape(-1, points, d), values.reshape(-1, points, values.shape[-1])
     flat_randoms = randoms.reshape(-1, points // 2 + 1)
-    rows = max(1, _WORK_BYTES // (8 * points * (d + values.shape[-1] + 2 * tile)))
+    rows = max(1, _WORK_BYTES // (8 * points * (d + 2 * values.shape[-1])))
     signs = []
     for start in range(0, flat_keys.shape[0], rows):
         block = (flat[start : start + rows] for flat in (flat_keys, flat_values, flat_randoms))
@@ -117,42 +119,74 @@ def _signs(
     keys: Tensor, values: Tensor, randoms: Tensor, *, scale: float, bound: float, centred: bool, tile: int
 ) -> Tensor:
     """e_i of every pair, +1 or -1: [N, P] from keys [N, S, d], values [N, S, d_v], randoms [N, P + 1]."""
-    points, d_v = values.shape[1:]
-    keys = keys.to(torch.float64, copy=True)
-    if centred:
-        keys -= keys.mean(dim=1, keepdim=True)
-    # By Cauchy and Schwarz no <k, k'> exceeds the largest <k, k>: minus that, no exponential overflows.
-    shift = torch.linalg.vector_norm(keys, dim=-1).amax(-1).square().mul(-scale).view(-1, 1, 1)
-    weighed = keys.new_empty(keys.shape[0], points, d_v + 2)  # (v, b, |(v, b)|) of every point
-    weighed[..., :d_v] = values
-    weighed[..., d_v] = torch.maximum(values.amax((1, 2)), -values.amin((1, 2))).unsqueeze(-1)
-    torch.linalg.vector_norm(weighed[..., : d_v + 1], dim=-1, out=weighed[..., d_v + 1])
-    signed = weighed.clone() if points > 2 * tile else weighed  # s_p (v, b) where decided; the norm unsigned
-    signs = keys.new_empty(keys.shape[0], points // 2)
-    norm_max = keys.new_zeros(keys.shape[0], 1)
+    buckets = _Buckets.of(keys, values, scale=scale, centred=centred)
+    rows, points = keys.shape[:2]
+    signs = buckets.keys.new_empty(rows, points // 2)
+    norm_max = buckets.keys.new_zeros(rows, 1)
     for start in range(0, points, 2 * tile):
-        here = slice(start, min(start + 2 * tile, points))
-        pairs = slice(start // 2, here.stop // 2)
-        own_keys, own, sizes = keys[:, here], weighed[:, here, :-1], weighed[:, here, -1]
-        gram = _exponentials(own_keys, own_keys, scale, shift)
-        g, size = own.new_zeros(2, *sizes.shape)
-        if start:
-            sums = _exponentials(own_keys, keys[:, :start], scale, shift) @ signed[:, :start]
-            g, size = (sums[..., :-1] * own).sum(-1), sums[..., -1]  # [N, 2T]
-        norms = _norms(gram, own) if bound else None  # [N, T]
-        gram.tril_(-1).diagonal(-1, 1, 2)[:, ::2] = 0.0  # of each point the earlier pairs alone
-        size = _of_pairs((size + (gram @ sizes.unsqueeze(-1)).squeeze(-1)) * sizes, 1.0)
-        differences = _difference_gram(gram.mul_(own @ own.mT))
-        limit = _TIE * size
-        if norms is not None:
+        stop = min(start + 2 * tile, points)
+        pairs = slice(start // 2, stop // 2)
+        # Products a few rows at a time, which a CPU's cache holds; the walk, all small steps, for all rows.
+        few = max(1, _BLOCK_BYTES // (8 * (stop - start) * stop))
+        alpha, differences, limit, norms = (
+            torch.cat(parts)
+            for parts in zip(
+                *(buckets.tile(slice(row, row + few), start, stop, scale) for row in range(0, rows, few)),
+                strict=True,
+            )
+        )
+        if bound:
             norms_max = torch.cat([norm_max, norms], dim=1).cummax(dim=1).values[:, 1:]
             norm_max = norms_max[:, -1:]
             # e_i = -1 with probability clip((1 + alpha / a) / 2), that is where alpha > a (2u - 1).
-            limit += bound * norms * norms_max * (2 * randoms[:, 1:][:, pairs] - 1)
-        signs[:, pairs] = _walk(_of_pairs(g, -1.0), differences, limit)
-        if here.stop < points:
-            signed[:, here, :-1] *= torch.stack([signs[:, pairs], -signs[:, pairs]], -1).view(*sizes.shape, 1)
+            limit = limit + bound * norms * norms_max * (2 * randoms[:, 1:][:, pairs] - 1)
+        signs[:, pairs] = _walk(alpha, differences, limit)
+        if stop < points:
+            both = torch.stack([signs[:, pairs], -signs[:, pairs]], -1).view(rows, -1, 1)
+            buckets.signed[:, start:stop, :-1] *= both
     return signs
+
+
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    """Rows of points in float64, [N, S, ...]."""
+
+    keys: Tensor
+    weighed: Tensor  # (v, b, |(v, b)|) of every point
+    signed: Tensor  # the same, times s_p where decided; the norm unsigned
+    shift: Tensor  # [N, 1, 1]
+
+    @classmethod
+    def of(cls, keys: Tensor, values: Tensor, *, scale: float, centred: bool) -> _Buckets:
+        d_v = values.shape[-1]
+        keys = keys.to(torch.float64, copy=True)
+        if centred:
+            keys -= keys.mean(dim=1, keepdim=True)
+        # By Cauchy and Schwarz no <k, k'> exceeds the largest <k, k>: minus that, no exponential overflows.
+        shift = torch.linalg.vector_norm(keys, dim=-1).amax(-1).square().mul(-scale).view(-1, 1, 1)
+        weighed = keys.new_empty(*keys.shape[:2], d_v + 2)
+        weighed[..., :d_v] = values
+        weighed[..., d_v] = torch.maximum(values.amax((1, 2)), -values.amin((1, 2))).unsqueeze(-1)
+        torch.linalg.vector_norm(weighed[..., : d_v + 1], dim=-1, out=weighed[..., d_v + 1])
+        return cls(keys, weighed, weighed.clone(), shift)
+
+    def tile(self, rows: slice, start: int, stop: int, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the pairs of points start..stop are decided by, those before `start` being decided.
+
+        Returns alpha over the decided ones [n, T], <f_i, f_j> for j < i [n, T, T], the size below which alpha
+        is a tie [n, T], and |f_i| [n, T].
+        """
+        keys, own, shift = self.keys[rows, start:stop], self.weighed[rows, start:stop, :-1], self.shift[rows]
+        sizes = self.weighed[rows, start:stop, -1]
+        gram = _exponentials(keys, keys, scale, shift)
+        g, size = own.new_zeros(2, *sizes.shape)
+        if start:
+            sums = _exponentials(keys, self.keys[rows, :start], scale, shift) @ self.signed[rows, :start]
+            g, size = (sums[..., :-1] * own).sum(-1), sums[..., -1]  # [n, 2T]
+        norms = _norms(gram, own)
+        gram.tril_(-1).diagonal(-1, 1, 2)[:, ::2] = 0.0  # of each point the earlier pairs alone
+        size = _of_pairs((size + (gram @ sizes.unsqueeze(-1)).squeeze(-1)) * sizes, 1.0)
+        return _of_pairs(g, -1.0), _difference_gram(gram.mul_(own @ own.mT)), _TIE * size, norms
 
 
 def _exponentials(a: Tensor, b: Tensor, scale: float, shift: Tensor) -> Tensor:
