@@ -12,13 +12,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from benchmarks.gpu_check.machine import Machine
+from kernels.causal import Past
 from kernels.halving import kernel_halving
-from kernels.selection.express import ExpressPolicy
-from kernels.selection.policy import CompressedKV
 from kernels.triton.attention import segment_attention
 from kernels.triton.decode import decode_attention
 from kernels.triton.halving import halve
-from kernels.weighted_kv import WeightedKV
 
 Row = dict[str, object]
 Peaks = dict[str, float]
@@ -27,13 +25,12 @@ Peaks = dict[str, float]
 def prefill(machine: Machine, peaks: Peaks) -> Iterator[Row]:
     """Masked prefill of n tokens, 32 query and 8 KV heads of 128, bf16, against causal FlashAttention.
 
-    A segment of 1,024 tokens sees itself and the Express state of at most 1,024 entries before it. Keys and
-    values are all there, so the states are made first and all segments go through one launch.
+    A segment of 1,024 tokens sees itself and at most 1,024 entries before it, as in `express_attention`. Keys
+    and values are all there, so the entries are chosen first and all segments go through one launch.
     """
     sizes = (8192, 32768, 131072, 524288) if machine.gpu else (256, 512)
     heads, kv_heads, d, segment, entries = (32, 8, 128, 1024, 1024) if machine.gpu else (4, 2, 64, 64, 64)
     dtype = torch.bfloat16 if machine.gpu else torch.float32
-    policy = ExpressPolicy(entries, sinks=segment // 32)
     flash = 0.0
     for n in sizes:
         # Time grows with the square: what would not be over in time is left out, and the row says so.
@@ -46,9 +43,9 @@ def prefill(machine: Machine, peaks: Peaks) -> Iterator[Row]:
         wide_k, wide_v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
         rounds = 5 if n <= sizes[1] else 3 if n < sizes[-1] else 1
         flash = machine.seconds(lambda: _flash(machine, q, wide_k, wide_v), rounds)  # noqa: B023 - called at once
-        states = _states(policy, k, v, segment)
+        states = _states(k, v, entries, segment)
         alone = machine.seconds(lambda: _segments(q, k, v, states, segment), 5)  # noqa: B023
-        compressing = machine.seconds(lambda: _states(policy, k, v, segment), 1)  # noqa: B023
+        compressing = machine.seconds(lambda: _states(k, v, entries, segment), 1)  # noqa: B023
         flops = 4.0 * d * heads * sum(int(length) * segment + segment**2 / 2 for length in states[3])
         yield {
             "tokens": n,
@@ -115,21 +112,18 @@ def _flash(machine: Machine, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def _states(
-    policy: ExpressPolicy, k: Tensor, v: Tensor, segment: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _states(k: Tensor, v: Tensor, entries: int, segment: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What each segment sees of the past: keys, values [segments, Hkv, C, d], log-weights, lengths."""
-    rows, n, d = k.shape[1:]
-    cache = CompressedKV(WeightedKV.empty((rows,), d, dtype=k.dtype, device=k.device), 0)
-    seen = []
-    for start in range(0, n, segment):
-        here = slice(start, start + segment)
-        seen.append((cache.entries.keys, cache.entries.values, policy.log_weights(cache.entries)))
-        cache = policy.fold(cache, WeightedKV.exact(k[0, :, here], v[0, :, here], start))
-    most = max(keys.shape[1] for keys, _, _ in seen)
-    lengths = torch.tensor([keys.shape[1] for keys, _, _ in seen], dtype=torch.int32, device=k.device)
-    keys, values = (torch.stack([pad(x[i], (0, 0, 0, most - x[i].shape[1])) for x in seen]) for i in range(2))
-    return keys, values, torch.stack([pad(x[2], (0, most - x[2].shape[1])) for x in seen]), lengths
+    past = Past.of(k[0], v[0], entries=entries)
+    seen = [past.before(start) for start in range(0, k.shape[2], segment)]
+    sizes = [len(before) for before in seen]
+    missing = [max(sizes) - size for size in sizes]
+    keys, values = (
+        torch.stack([pad(points, (0, 0, 0, more)) for points, more in zip(column, missing, strict=True)])
+        for column in ([before.keys for before in seen], [before.values for before in seen])
+    )
+    log_w = [pad(before.weights.log(), (0, more)) for before, more in zip(seen, missing, strict=True)]
+    return keys, values, torch.stack(log_w), torch.tensor(sizes, dtype=torch.int32, device=k.device)
 
 
 def _segments(q: Tensor, k: Tensor, v: Tensor, states: tuple[Tensor, ...], segment: int) -> Tensor:
