@@ -94,3 +94,14 @@ def test_the_python_example_runs_as_far_as_it_can_without_a_stack(tmp_path: Path
         check=False,
     )
     assert "127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
+
+
+def test_the_examples_for_researchers_run(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "express_attention.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S)
+    assert len(blocks) == 3
+    exec("".join(blocks), {})  # noqa: S102 - our own page
+    printed = capsys.readouterr().out
+    assert "torch.Size([1, 9, 4096, 64])" in printed
+    assert "4096" in printed
+    assert re.search(r"\d+ entries stand for \d+ tokens", printed)
