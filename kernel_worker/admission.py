@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Lock
 from typing import TypeVar
@@ -90,7 +91,8 @@ class ComputeSlots:
                 raise WorkerBusy(
                     f"This worker is busy: {self._limit} calls are running or waiting. Try again later."
                 )
-            future: Future[object] = self._threads.submit(work)
+            # In the caller's context, so that the log tells what the work is for.
+            future: Future[object] = self._threads.submit(copy_context().run, work)
             self._admitted[future] = finishing
         future.add_done_callback(self._leave)
         call.when_gone(future.cancel)

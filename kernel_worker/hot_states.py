@@ -15,6 +15,7 @@ class HotStates:
     """
 
     def __init__(self, *, count: int, nbytes: int) -> None:
+        self.hits = self.misses = 0
         self._count, self._nbytes = count, nbytes
         self._lock = Lock()
         self._states: OrderedDict[tuple[str, str], CompressedKV] = OrderedDict()
@@ -22,7 +23,10 @@ class HotStates:
     def get(self, tenant: str, name: str) -> CompressedKV | None:
         with self._lock:
             state = self._states.get((tenant, name))
-            if state is not None:
+            if state is None:
+                self.misses += 1
+            else:
+                self.hits += 1
                 self._states.move_to_end((tenant, name))
             return state
 

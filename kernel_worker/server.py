@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from cache_store.connection import connect, redis_errors
 from cache_store.errors import StoreError
+from cache_store.exposition import MetricsAddressUnusable
+from cache_store.log_format import configure
 from cache_store.settings import StoreSettings
 from kernel_worker.errors import KernelWorkerError
 from kernel_worker.settings import WorkerSettings
@@ -44,15 +46,13 @@ def main(settings: WorkerSettings | None = None) -> int:
         store_settings = StoreSettings()
     except ValidationError as error:
         return _refuse(_settings_problem(error))
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    configure(settings.log_level, settings.log_format)
     try:
         # First of all: it takes a moment, and loading a model takes many.
         broker = _reached(store_settings.redis_url, timeout_seconds=BROKER_SECONDS)
         cache = _reached(store_settings.cache_url)
         return _serve(settings, store_settings, cache, broker)
-    except (StoreError, KernelWorkerError) as error:
+    except (StoreError, KernelWorkerError, MetricsAddressUnusable) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED

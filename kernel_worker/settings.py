@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cache_store.exposition import check_address
+from cache_store.log_format import LogFormat, LogLevel
 
 MIB = 1024 * 1024
 
@@ -61,4 +64,8 @@ class WorkerSettings(BaseSettings):
     min_ping_seconds: float = Field(
         default=5.0, gt=0, description="Keepalive pings of clients may come this often."
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    metrics_listen: Annotated[str | None, AfterValidator(check_address)] = Field(
+        default=None, description="host:port that Prometheus may scrape; None: no such port."
+    )
+    log_level: LogLevel = "INFO"
+    log_format: LogFormat = "text"

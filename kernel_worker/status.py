@@ -12,6 +12,7 @@ import grpc
 import torch
 
 from cache_store import errors as store
+from cache_store.log_format import error_name
 from kernel_worker import errors as worker
 from kernel_worker.calls import Call
 
@@ -53,8 +54,6 @@ TABLE: tuple[tuple[type[Exception], Status], ...] = (
     (Exception, Status(_C.INTERNAL, "The worker failed unexpectedly; its log says where.")),
 )
 LONGEST_DETAILS = 1000  # characters; gRPC puts them into a header, whose size is limited
-# Messages of these come from libraries and hold no text of a document.
-_SPEAKING = (RuntimeError, OSError, TypeError, AttributeError)
 
 
 def status_of(error: Exception) -> Status:
@@ -75,14 +74,9 @@ def answering(context: grpc.ServicerContext) -> Iterator[Call]:
     except Exception as error:
         status = status_of(error)
         if status.code is grpc.StatusCode.INTERNAL:
-            log.error("%s\n%s", _name(error), "".join(traceback.format_tb(error.__traceback__)))
+            log.error("%s\n%s", error_name(error), "".join(traceback.format_tb(error.__traceback__)))
         if status.reason is not None:
             context.set_trailing_metadata(((REASON_KEY, status.reason),))
         context.abort(status.code, status.details or "")
     finally:
         call.end()
-
-
-def _name(error: Exception) -> str:
-    name = type(error).__name__
-    return f"{name}: {error}" if isinstance(error, _SPEAKING) else name

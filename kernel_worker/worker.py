@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 
 import grpc
@@ -14,21 +15,25 @@ import redis
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from cache_store.exposition import exposed
 from cache_store.settings import StoreSettings
 from cache_store.worker_registry import WorkerRecord
 from kernel_worker.address import advertised
 from kernel_worker.admission import ComputeSlots
 from kernel_worker.engine import Engine
 from kernel_worker.errors import AddressInUse, DeviceFailed
+from kernel_worker.gauges import Gauges
 from kernel_worker.health import SERVICE, DeviceHealth
 from kernel_worker.hot_states import HotStates
 from kernel_worker.leases import Leases
+from kernel_worker.metrics import Metrics
 from kernel_worker.model import LoadedModel
 from kernel_worker.readiness import Readiness, warm_up
 from kernel_worker.registration import Registration
 from kernel_worker.service import KernelWorkerService
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.stages.desk import Desk
+from kernel_worker.watch import Watch
 from protos.kernel_worker_pb2_grpc import add_KernelWorkerServicer_to_server
 
 CONTROL_THREADS = 8  # for calls that only ask, and for those that are turned away
@@ -49,6 +54,7 @@ class Worker:
         broker: redis.Redis,
     ) -> None:
         self.address = ""
+        self.metrics_port: int | None = None
         self._settings, self._broker, self._started_at = settings, broker, time.time()
         self.desk = Desk(
             worker_id=settings.worker_id or _new_id(),
@@ -69,12 +75,16 @@ class Worker:
         self._registration = Registration(
             broker, self._record, every=settings.heartbeat_seconds, ttl=settings.registry_ttl_seconds
         )
-        self._server = _server(settings, self.desk, self._health)
+        self.metrics = Metrics()
+        self.metrics.registry.register(Gauges(self.desk, self._readiness))
+        self._server = _server(settings, self.desk, self._health, Watch(self.metrics))
+        self._exposition = ExitStack()
 
     def start(self) -> None:
         """Warms up, serves, and announces the worker, in that order.
 
-        Raises DeviceFailed, AddressInUse, and StoreError where the registry is away; nothing runs then.
+        Raises DeviceFailed, AddressInUse, MetricsAddressUnusable, and StoreError where the registry is away;
+        nothing runs then.
         """
         try:
             self._start()
@@ -93,6 +103,9 @@ class Worker:
             port = self._server.add_insecure_port(settings.listen)
         except RuntimeError as error:
             raise AddressInUse(f"Nothing can listen on {settings.listen}; give another --listen.") from error
+        self.metrics_port = self._exposition.enter_context(
+            exposed(self.metrics.registry, settings.metrics_listen)
+        )
         self.address = advertised(settings.listen, port, settings.advertise, self._broker)
         self._server.start()
         self._health.show(serving=True)
@@ -116,6 +129,7 @@ class Worker:
         self._registration.close()
         self._server.stop(FLUSH_SECONDS).wait()
         self._readiness.stop()
+        self._exposition.close()
         self.desk.slots.close()
         self.desk.readers.close()
 
@@ -146,11 +160,12 @@ class Worker:
         )
 
 
-def _server(settings: WorkerSettings, desk: Desk, health: DeviceHealth) -> grpc.Server:
+def _server(settings: WorkerSettings, desk: Desk, health: DeviceHealth, watch: Watch) -> grpc.Server:
     """A server that is not started; more threads than admitted calls, so that the others hear so at once."""
     threads = settings.capacity + settings.waiting + 1 + settings.waiting + settings.lease_count
     server = grpc.server(
         ThreadPoolExecutor(threads + CONTROL_THREADS, thread_name_prefix="grpc"),
+        interceptors=[watch],
         options=[
             ("grpc.so_reuseport", 0),
             ("grpc.keepalive_permit_without_calls", 1),

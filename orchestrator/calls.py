@@ -17,6 +17,9 @@ from protos.kernel_worker_pb2 import ReleaseRequest
 
 _log = logging.getLogger(__name__)
 
+# In a call's metadata: the job that it is made for, so that the worker's log can tell.
+JOB_KEY = "docexpress-job"
+
 
 class Calls:
     """The calls of one claimed stage. They raise ClaimLost and StageFailed."""
@@ -25,11 +28,12 @@ class Calls:
         self._channels = channels
         self._claim = claim
         self._stage = stage
+        self._metadata = ((JOB_KEY, claim.job.id),)
 
     def unary(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Any:
         """The answer of a method of KernelWorker; `deadline` in seconds."""
         with self._channels.stub(record) as stub:
-            call = getattr(stub, method).future(request, timeout=deadline)
+            call = getattr(stub, method).future(request, timeout=deadline, metadata=self._metadata)
             try:
                 with self._claim.cancelling(call.cancel):
                     return call.result()
@@ -40,7 +44,7 @@ class Calls:
         """The answers of a streaming method, as they come. Closing the iterator cancels the call."""
         with self._channels.stub(record) as stub:
             try:
-                call = getattr(stub, method)(request, timeout=deadline)
+                call = getattr(stub, method)(request, timeout=deadline, metadata=self._metadata)
                 with self._claim.cancelling(call.cancel):
                     try:
                         yield from call

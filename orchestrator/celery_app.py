@@ -6,18 +6,22 @@ import os
 import ssl
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
-from celery import Celery
+from celery import Celery, signals
 from kombu import Exchange, Queue
 
+from cache_store.exposition import exposed
+from cache_store.log_format import configure
 from orchestrator.errors import OptionError
 from orchestrator.job_keys import CELERY_PREFIX
 from orchestrator.messages import QUEUES
 from orchestrator.runtime import Runtime
 from orchestrator.settings import Settings
 from orchestrator.tasks import register
+from orchestrator.telemetry.exporter import Exporter
 
 
 def make_app(settings: Settings) -> Celery:
@@ -84,7 +88,8 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
     """Runs an orchestrator until SIGTERM or SIGINT (running stages are finished first); the exit code.
 
     Stages run in threads: they wait on gRPC, and a process with gRPC in it must not fork. Raises OptionError
-    for a queue that does not exist, JobStoreUnavailable when Redis cannot be reached at the start.
+    for a queue that does not exist, JobStoreUnavailable when Redis cannot be reached at the start,
+    MetricsAddressUnusable.
     """
     unknown = sorted(set(queues) - set(QUEUES))
     if unknown or not queues:
@@ -92,11 +97,17 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
             f"queues are {', '.join(queues) or 'none'}, but must be some of {', '.join(QUEUES)}"
         )
     threads = settings.concurrency if concurrency is None else concurrency
+    configure(settings.log_level, settings.log_format)
+    signals.setup_logging.connect(_keep_logging)  # else Celery sets up its own
     app = make_app(settings)
-    with Runtime(settings, app, concurrency=threads, queues=queues, restart=start_again) as runtime:
+    with (
+        closing(Exporter(settings)) as exporter,
+        exposed(exporter.registry, settings.metrics_listen),
+        Runtime(settings, app, concurrency=threads, queues=queues, restart=start_again) as runtime,
+    ):
         register(app, runtime.run)
         try:
-            app.worker_main(_arguments(threads, queues))
+            app.worker_main(_arguments(settings, threads, queues))
         except SystemExit as stopped:
             return stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
     return 0
@@ -110,7 +121,12 @@ def start_again() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
-def _arguments(threads: int, queues: Sequence[str]) -> list[str]:
+def _keep_logging(**_: Any) -> None:
+    """Stands where Celery asks whether somebody else has set up the log."""
+
+
+def _arguments(settings: Settings, threads: int, queues: Sequence[str]) -> list[str]:
+    events = ["--task-events"] if settings.task_events else ["--without-heartbeat"]
     return [
         "--quiet",
         "worker",
@@ -118,8 +134,8 @@ def _arguments(threads: int, queues: Sequence[str]) -> list[str]:
         f"--concurrency={threads}",
         f"--queues={','.join(queues)}",
         f"--hostname=docexpress-{os.getpid()}@%h",
-        "--loglevel=INFO",
+        f"--loglevel={settings.log_level}",
         "--without-gossip",
         "--without-mingle",
-        "--without-heartbeat",
+        *events,
     ]

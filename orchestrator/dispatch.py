@@ -16,6 +16,7 @@ from orchestrator.pool import Member, Pool, Room, missing, rooms
 from orchestrator.records import NOW
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.settings import Settings
+from orchestrator.telemetry.counts import Counts, of_retry
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +70,12 @@ class Dispatcher:
     def send(self, message: StageMessage) -> None:
         self._sender.send(message)
 
-    def advance(self, job: Job, stage: Stage, segment: int, fields: dict[str, Any]) -> StageMessage | None:
+    def advance(
+        self, job: Job, stage: Stage, segment: int, fields: dict[str, Any], counts: Counts
+    ) -> StageMessage | None:
         """Moves a claimed job to another place; the message to send, None if the job is ours no longer."""
         to = {**_place(job, stage, segment), "parked": False, "missing_since": 0.0}
-        moved = self._jobs.move(job, Move({**to, **fields}))
+        moved = self._jobs.move(job, Move({**to, **fields}, counts=counts))
         return _message(job, stage, segment) if moved else None
 
     def retry(self, job: Job, failed: StageFailed, *, dead: bool = False) -> StageMessage | None:
@@ -102,7 +105,8 @@ class Dispatcher:
             "not_before": time.time() + pause,
         }
         told = {"stage": stage, "segment": segment, "attempt": failures + 1, "reason": str(failed)}
-        move = Move(fields, [("retry", told)], park="in" if pause else "out", dead=dead)
+        counts = of_retry(job.stage, lease_lost=failed.remedy is Remedy.PREFILL, lapsed=dead)
+        move = Move(fields, [("retry", told)], park="in" if pause else "out", dead=dead, counts=counts)
         moved = self._jobs.move(job, move)
         return _message(job, stage, segment) if moved and not pause else None
 

@@ -13,6 +13,9 @@ CELERY_PREFIX = f"{ROOT}:celery:"
 # Sorted sets of "{tenant}/{job id}" over all tenants: unfinished jobs, and those that wait for a worker.
 ACTIVE = f"{ROOT}:orchestrator:active"
 PARKED = f"{ROOT}:orchestrator:parked"
+# Hash: what was counted, see `telemetry/counts.py`. Set: every tenant that ever had a job.
+COUNTS = f"{ROOT}:orchestrator:counts"
+TENANTS = f"{ROOT}:orchestrator:tenants"
 REAPER_LOCK = f"{ROOT}:orchestrator:reaper"
 # Sorted set: "host:pid" of an orchestrator that consumes -> Unix time in seconds at which that lapses.
 PROCESSES = f"{ROOT}:orchestrator:processes"

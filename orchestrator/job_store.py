@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from orchestrator.errors import ClaimLost, OptionError, UnknownJob
 from orchestrator.job_keys import JobKeys
 from orchestrator.jobs import Job
 from orchestrator.settings import Settings
+from orchestrator.telemetry.counts import ENDED, SUBMITTED, Counts, of_end, of_token
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ EventData = tuple[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """One transition: the fields to write, the events to tell, and what becomes of the claim.
+    """One transition: the fields to write, the events to tell, what to count, and what becomes of the claim.
 
     `claim` is the token to set, "" for none; `dead` demands that the present claim is no longer renewed;
     `final` marks a transition to a terminal status, after which the job's keys begin to expire.
@@ -42,6 +44,7 @@ class Move:
     park: Park = "out"
     dead: bool = False
     final: bool = False
+    counts: Counts = dataclasses.field(default_factory=dict)
 
 
 class JobStore:
@@ -63,6 +66,8 @@ class JobStore:
             pipe.hset(keys.record, mapping=records.encode_job(job))
             pipe.zadd(job_keys.jobs(job.tenant), {job.id: job.created})
             pipe.zadd(job_keys.ACTIVE, {keys.member: job.created})
+            pipe.sadd(job_keys.TENANTS, job.tenant)
+            pipe.hincrby(job_keys.COUNTS, SUBMITTED.field(job.kind), 1)
             pipe.execute()
 
     def load(self, tenant: str, job_id: str) -> Job:
@@ -116,6 +121,9 @@ class JobStore:
         place = [job.stage, job.segment, job.attempt, job.claim]
         fields = [part for pair in records.encode(move.fields).items() for part in pair]
         events = [part for kind, data in move.events for part in (kind, records.encode_value(data))]
+        counted = {**move.counts}
+        if move.final:
+            counted |= of_end(job, move.fields["status"], time.time())
         arguments: list[Any] = [
             *map(records.encode_value, place),
             "dead" if move.dead else "",
@@ -126,6 +134,7 @@ class JobStore:
             self._settings.event_stream_length,
             self._settings.job_ttl_seconds if move.final else "",
             len(fields) // 2,
+            json.dumps(counted),
             *fields,
             *events,
         ]
@@ -135,8 +144,9 @@ class JobStore:
     def cancel(self, tenant: str, job_id: str) -> bool:
         """False if the job had finished already. Raises UnknownJob."""
         keys = JobKeys(tenant, job_id)
+        arguments: list[Any] = [keys.member, self._settings.job_ttl_seconds, ENDED.field("cancelled", "")]
         with job_store_errors(self.client):
-            done = int(self._cancel(keys=_all_keys(keys), args=[keys.member, self._settings.job_ttl_seconds]))
+            done = int(self._cancel(keys=_all_keys(keys), args=arguments))
         if done < 0:
             raise UnknownJob(job_id)
         return done == 1
@@ -177,9 +187,12 @@ class JobStore:
         """
         keys = JobKeys(job.tenant, job.id)
         data = records.encode_value({"index": index, "text": text})
-        arguments: list[Any] = [json.dumps(claim), index, text, data, self._settings.event_stream_length]
+        counted = json.dumps(of_token(job, index, time.time()))
+        length = self._settings.event_stream_length
+        arguments: list[Any] = [json.dumps(claim), index, text, data, length, counted]
+        written = [keys.record, keys.events, keys.tokens, job_keys.COUNTS]
         with job_store_errors(self.client):
-            done = int(self._token(keys=[keys.record, keys.events, keys.tokens], args=arguments))
+            done = int(self._token(keys=written, args=arguments))
         if done == 0:
             raise ClaimLost(f"job {job.id} is no longer this task's")
         if done < 0:
@@ -210,4 +223,5 @@ def _readable(record: Mapping[bytes, bytes]) -> Job | None:
 
 
 def _all_keys(keys: JobKeys) -> list[str]:
-    return [keys.record, keys.claim, keys.events, keys.tokens, job_keys.ACTIVE, job_keys.PARKED]
+    shared = [job_keys.ACTIVE, job_keys.PARKED, job_keys.COUNTS]
+    return [keys.record, keys.claim, keys.events, keys.tokens, *shared]

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 
 from cache_store.errors import BudgetExceeded, StoreError
+from cache_store.log_format import about
 from cache_store.store import CacheStore
 from orchestrator.calls import Calls, release_lease
 from orchestrator.channels import Channels
@@ -24,6 +25,7 @@ from orchestrator.settings import Settings
 from orchestrator.stages import STAGE_FUNCTIONS, Finish, Outcome, StageContext
 from orchestrator.stages.context import beginning
 from orchestrator.stores import Stores
+from orchestrator.telemetry import counts
 
 _log = logging.getLogger(__name__)
 
@@ -58,12 +60,13 @@ class Runner:
 
     def run(self, message: StageMessage) -> None:
         """Does the stage unless somebody else does it, has done it, or the job has moved on or ended."""
-        try:
-            self._run(message)
-        except UnknownJob as error:
-            _log.warning("a message is dropped: %s", error)
-        except JobStoreUnavailable as error:
-            _log.error("job %s: %s %d is left: %s", message.job, message.stage, message.segment, error)
+        with about(job=message.job, stage=message.stage, segment=message.segment):
+            try:
+                self._run(message)
+            except UnknownJob as error:
+                _log.warning("a message is dropped: %s", error)
+            except JobStoreUnavailable as error:
+                _log.error("job %s: %s %d is left: %s", message.job, message.stage, message.segment, error)
 
     def _run(self, message: StageMessage) -> None:
         job = self._jobs.load(message.tenant, message.job)
@@ -116,7 +119,7 @@ class Runner:
         started = time.monotonic()
         try:
             outcome = self._try(context)
-            return self._record(context, outcome, _add(context.job, time.monotonic() - started))
+            return self._record(context, outcome, time.monotonic() - started)
         except StageFailed as failed:
             return self._repair(context, failed)
 
@@ -137,24 +140,29 @@ class Runner:
                 f"{job.stage} failed unexpectedly: {type(error).__name__}", Remedy.SAME
             ) from error
 
-    def _record(self, context: StageContext, outcome: Outcome, seconds: dict[str, float]) -> _Step:
+    def _record(self, context: StageContext, outcome: Outcome, elapsed: float) -> _Step:
         """Writes the outcome, then clears away what it supersedes."""
         if isinstance(outcome, Finish):
-            return self._finish(context, outcome, _told_apart(seconds, context.job.stage, outcome.apart))
-        fields = {**outcome.fields, "seconds": seconds}
+            return self._finish(context, outcome, elapsed)
+        fields = {**outcome.fields, "seconds": _add(context.job, elapsed)}
         if outcome.progress:
             fields["failures"] = 0
-        message = self._dispatcher.advance(context.job, outcome.stage, outcome.segment, fields)
+        counted = counts.of_stage(context.job, outcome.fields, outcome.segment, elapsed)
+        message = self._dispatcher.advance(context.job, outcome.stage, outcome.segment, fields, counted)
         if message is None:
             self._release_lease(context.worker_id, outcome.fields.get("lease", ""))
             return _Step()
         _clear(context.store, outcome.superseded)
         return _Step(message, outcome.hold)
 
-    def _finish(self, context: StageContext, outcome: Finish, seconds: dict[str, float]) -> _Step:
+    def _finish(self, context: StageContext, outcome: Finish, elapsed: float) -> _Step:
+        stage = context.job.stage
+        seconds = _told_apart(_add(context.job, elapsed), stage, outcome.apart)
         result = dataclasses.replace(outcome.result, seconds=seconds).to_json()
         fields = {"status": "done", "result": result, "seconds": seconds, "reason": ""}
-        if self._jobs.move(context.job, Move(fields, [("done", {"result": result})], final=True)):
+        counted = counts.of_last(stage, elapsed, outcome.apart)
+        move = Move(fields, [("done", {"result": result})], final=True, counts=counted)
+        if self._jobs.move(context.job, move):
             _clear(context.store, outcome.superseded)
         return _Step()
 

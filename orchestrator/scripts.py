@@ -13,13 +13,24 @@ local function now()
 end
 """
 
-# KEYS: record, claim, events, tokens, active, parked
+# How scripts count; `counts` is JSON: field of the hash -> by how much it grows.
+_COUNT = """
+local function add_up(key, counts)
+  for field, amount in pairs(cjson.decode(counts)) do
+    redis.call('HINCRBYFLOAT', key, field, tostring(amount))
+  end
+end
+"""
+
+# KEYS: record, claim, events, tokens, active, parked, counts
 # ARGV: stage, segment, attempt and claim that are expected; 'dead' if that claim must have stopped, or '';
 #       the claim to set or ''; its life in ms; member; park ('in', 'out', 'stay'); stream length;
-#       life in seconds of a finished job, or ''; number of fields; field, value, ...; kind, data, ...
+#       life in seconds of a finished job, or ''; number of fields; counts;
+#       field, value, ...; kind, data, ...
 # Returns 1 done, 0 the job is not where it was expected to be, -1 there is no such job.
 TRANSITION = (
     _NOW
+    + _COUNT
     + """
 local have = redis.call('HMGET', KEYS[1], 'stage', 'segment', 'attempt', 'claim', 'status')
 if not have[1] then return -1 end
@@ -29,8 +40,8 @@ for i = 1, 4 do
 end
 if ARGV[5] == 'dead' and redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 local time = now()
-local last = 12 + 2 * tonumber(ARGV[12])
-for i = 13, last, 2 do
+local last = 13 + 2 * tonumber(ARGV[12])
+for i = 14, last, 2 do
   local value = ARGV[i + 1]
   if value == '@now' then value = time end
   redis.call('HSET', KEYS[1], ARGV[i], value)
@@ -54,11 +65,13 @@ if ARGV[11] ~= '' then
   redis.call('ZREM', KEYS[6], ARGV[8])
   for i = 1, 4 do redis.call('EXPIRE', KEYS[i], ARGV[11]) end
 end
+add_up(KEYS[7], ARGV[13])
 return 1
 """
 )
 
-# KEYS: record, claim, events, tokens, active, parked.  ARGV: member, life in seconds of a finished job
+# KEYS: record, claim, events, tokens, active, parked, counts
+# ARGV: member, life in seconds of a finished job, field of the counts, to which the job's kind is added
 # Returns 1 cancelled now, 0 it was finished already, -1 there is no such job.
 CANCEL = (
     _NOW
@@ -72,6 +85,8 @@ redis.call('XADD', KEYS[3], '*', 'kind', 'cancelled', 'data', '{}')
 redis.call('ZREM', KEYS[5], ARGV[1])
 redis.call('ZREM', KEYS[6], ARGV[1])
 for i = 1, 4 do redis.call('EXPIRE', KEYS[i], ARGV[2]) end
+local kind = redis.call('HGET', KEYS[1], 'kind')
+redis.call('HINCRBYFLOAT', KEYS[7], ARGV[3] .. string.sub(kind, 2, -2), 1)
 return 1
 """
 )
@@ -93,9 +108,11 @@ redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'kind', ARGV[2], 'data'
 return 1
 """
 
-# KEYS: record, events, tokens.  ARGV: claim (JSON), index, text, data, stream length
+# KEYS: record, events, tokens, counts.  ARGV: claim (JSON), index, text, data, stream length, counts
 # Returns 1 written, 2 it was there already, 0 the claim is no longer ours, -1 tokens before it are missing.
-WRITE_PIECE = """
+WRITE_PIECE = (
+    _COUNT
+    + """
 if redis.call('HGET', KEYS[1], 'claim') ~= ARGV[1] then return 0 end
 local count = redis.call('LLEN', KEYS[3])
 local index = tonumber(ARGV[2])
@@ -103,8 +120,10 @@ if index < count then return 2 end
 if index > count then return -1 end
 redis.call('RPUSH', KEYS[3], ARGV[3])
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[5], '*', 'kind', 'token', 'data', ARGV[4])
+add_up(KEYS[4], ARGV[6])
 return 1
 """
+)
 
 # KEYS: reservations of each candidate, the preferred ones first.  ARGV: member, life in s, capacity of each
 # Takes the least loaded candidate with room. Returns its 1-based number, or 0 when all are full.

@@ -6,7 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 
+from cache_store.exposition import check_address
 from cache_store.keys import check_tenant
+from cache_store.log_format import LogFormat, LogLevel
 from cache_store.settings import StoreSettings
 from orchestrator.documents import limits
 
@@ -20,7 +22,9 @@ class Settings(StoreSettings):
     deadline has to be shorter. `claim_ttl` is after how long a stage counts as abandoned whose task no longer
     says that it lives (`claim_beat` apart). `worker_wait_seconds` is how long a job waits while no worker
     with its model is registered at all; for a busy one it waits as long as it takes. The limits of documents
-    are told in `orchestrator/documents/limits.py`.
+    are told in `orchestrator/documents/limits.py`. `metrics_listen` is host:port where
+    `docexpress orchestrate` lets Prometheus scrape, without authentication; by default it does not.
+    `task_events` tells Celery's monitors (Flower) of each task.
     """
 
     tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
@@ -53,6 +57,11 @@ class Settings(StoreSettings):
     busy_pause: Seconds = 1.0
     stuck_seconds: Seconds = 60.0
     event_stream_length: int = Field(default=2000, ge=100)
+
+    metrics_listen: Annotated[str | None, AfterValidator(check_address)] = None
+    task_events: bool = False
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "INFO"
 
     @property
     def reading_limits(self) -> limits.ReadingLimits:

@@ -6,6 +6,7 @@ import typer
 from pydantic import ValidationError
 
 from cache_store import errors as store
+from cache_store.exposition import MetricsAddressUnusable
 from orchestrator import errors
 from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.terminal import clean
@@ -34,7 +35,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     match error:
         case typer.TyperException():
             return error.exit_code, f"{_plain(error.format_message())}{_where_to_read(error)}"
-        case UsageProblem():
+        case UsageProblem() | MetricsAddressUnusable():
             return BAD_INPUT, str(error)
         case ValidationError():
             return BAD_INPUT, setting_problem(error)

@@ -18,9 +18,10 @@ from orchestrator.http.guard import Guard
 from orchestrator.http.headers import SecurityHeaders
 from orchestrator.http.limits import BodyLimit
 from orchestrator.http.openai import routes as openai
-from orchestrator.http.routes import health, jobs, states, workers
+from orchestrator.http.routes import health, jobs, metrics, states, workers
 from orchestrator.http.settings import ApiSettings
 from orchestrator.service import Service
+from orchestrator.telemetry.exporter import Exporter
 
 
 def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
@@ -36,7 +37,7 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
         lifespan=_lifespan(settings),
     )
     errors.install(app)
-    for router in (jobs.router, states.router, workers.router, health.router, openai.router):
+    for router in (jobs.router, states.router, workers.router, health.router, metrics.router, openai.router):
         app.include_router(router)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
@@ -53,19 +54,21 @@ def _lifespan(settings: ApiSettings) -> Callable[[FastAPI], AbstractAsyncContext
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         client = connect(settings.redis_url)
-        service = Service(settings)
+        service, exporter = Service(settings), Exporter(settings)
         try:
             await run_sync(service.of_tenant, settings.tenant)  # imports Celery, before the first request
             app.state.api = Api(
                 settings,
                 service,
                 ApiKeys(client),
+                exporter,
                 threads=anyio.CapacityLimiter(settings.streams_limit),
                 readers=anyio.CapacityLimiter(settings.readers_limit),
             )
             yield
         finally:
             await run_sync(service.close)
+            exporter.close()
             client.close()
 
     return lifespan

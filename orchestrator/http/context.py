@@ -14,6 +14,7 @@ from orchestrator.api_keys import ApiKeys
 from orchestrator.http.errors import Problem
 from orchestrator.http.settings import ApiSettings
 from orchestrator.service import Service
+from orchestrator.telemetry.exporter import Exporter
 
 
 @dataclasses.dataclass(slots=True)
@@ -23,6 +24,7 @@ class Api:
     settings: ApiSettings
     service: Service
     keys: ApiKeys
+    exporter: Exporter
     threads: anyio.CapacityLimiter
     readers: anyio.CapacityLimiter
     streams: int = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ByteSize, Field
+from typing import Annotated
+
+from pydantic import ByteSize, Field, SecretStr
 
 from orchestrator.settings import Settings
 
@@ -16,6 +18,7 @@ class ApiSettings(Settings):
     watches at once, a thread each, `readers_limit` the files that it reads at once, a process each. A request
     with a document may have `document_bytes_limit` bytes (and a little more for what is around it).
     `cors_origins` is a JSON list; no origin is allowed by default.
+    `metrics_token` is what Prometheus sends as its bearer token to read /metrics where keys are required.
     """
 
     require_keys: bool = False
@@ -28,3 +31,4 @@ class ApiSettings(Settings):
     comment_seconds: float = Field(default=10.0, gt=0)
     retry_after_seconds: int = Field(default=5, ge=1)
     cors_origins: tuple[str, ...] = ()
+    metrics_token: Annotated[SecretStr, Field(min_length=16)] | None = None
