@@ -88,5 +88,9 @@ def make_handler(form: LogFormat, stream: TextIO | None = None) -> logging.Handl
 
 
 def configure(level: LogLevel, form: LogFormat) -> None:
-    """Makes the process write its log to standard error; to be called once, at its start."""
-    logging.basicConfig(level=level, handlers=[make_handler(form)], force=True)
+    """Makes the process write its log, and Python's warnings with it, to standard error.
+
+    To be called once, at its start; where the log is set up already, that stays.
+    """
+    logging.basicConfig(level=level, handlers=[make_handler(form)])
+    logging.captureWarnings(True)

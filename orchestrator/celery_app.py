@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import sys
@@ -22,6 +23,8 @@ from orchestrator.runtime import Runtime
 from orchestrator.settings import Settings
 from orchestrator.tasks import register
 from orchestrator.telemetry.exporter import Exporter
+
+_log = logging.getLogger(__name__)
 
 
 def make_app(settings: Settings) -> Celery:
@@ -102,9 +105,11 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
     app = make_app(settings)
     with (
         closing(Exporter(settings)) as exporter,
-        exposed(exporter.registry, settings.metrics_listen),
+        exposed(exporter.registry, settings.metrics_listen) as port,
         Runtime(settings, app, concurrency=threads, queues=queues, restart=start_again) as runtime,
     ):
+        if port is not None:
+            _log.info("metrics are served on port %d", port)
         register(app, runtime.run)
         try:
             app.worker_main(_arguments(settings, threads, queues))

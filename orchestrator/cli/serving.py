@@ -14,6 +14,7 @@ from typing import NoReturn
 import typer
 
 from cache_store.connection import connect
+from cache_store.log_format import configure
 from orchestrator.api_keys import ApiKeys
 from orchestrator.cli.display import make_display
 from orchestrator.cli.errors import UsageProblem
@@ -39,7 +40,9 @@ def serve(host: str, port: int) -> NoReturn:
         )
     display = make_display(quiet=False)
     with address(host, port) as bound, open_session(display, STORE_ONLY) as session:
-        server = make_server(_settings(session.connection), bound)
+        settings = _settings(session.connection)
+        configure(settings.log_level, settings.log_format)
+        server = make_server(settings, bound)
         display.close()
         display.note(f"docexpress serves on {url_of(bound)}; Ctrl-C stops it.")
         if not is_loopback(bound.getsockname()[0]) and not _any_key(session.connection.redis_url):
@@ -103,7 +106,6 @@ def api_beside(
 
 
 def _settings(connection: Connection) -> ApiSettings:
-
     if not connection.embedded:
         return ApiSettings()
     return ApiSettings(redis_url=connection.redis_url, cache_url=connection.redis_url)

@@ -51,6 +51,7 @@ def make_server(settings: ApiSettings, bound: socket.socket) -> uvicorn.Server:
     app = create_app(settings, keys_required=not is_loopback(bound.getsockname()[0]))
     config = uvicorn.Config(
         app,
+        log_config=None,  # the process's own
         log_level="warning",
         access_log=False,
         server_header=False,

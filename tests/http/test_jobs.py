@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from cache_store.connection import connect
+from cache_store.worker_registry import alive, announce
 from orchestrator.http.settings import ApiSettings
+from orchestrator.liveness import announce as announce_process
 from tests.http.stack import ENDLESS, OPTIONS, serving, text_of
 from tests.orchestrator.made_documents import pdf, word
 
@@ -275,6 +278,21 @@ def test_health_and_readiness(http: httpx.Client, settings: ApiSettings) -> None
             assert answer.status_code == 503
             assert int(answer.headers["Retry-After"]) > 0
             assert error(answer)["code"] == "store_unavailable"
+
+
+def test_a_worker_that_drains_makes_nobody_ready(settings: ApiSettings) -> None:
+    with connect(settings.redis_url) as client:
+        (record,) = alive(client)
+        draining = settings.redis_url.replace("/0", "/7")
+        with connect(draining) as other, serving(settings, redis_url=draining) as url:
+            other.flushdb()
+            announce_process(other, "host:1")
+            announce(other, record.model_copy(update={"draining": True}), ttl=60)
+            answer = httpx.get(f"{url}/ready")
+            assert (answer.status_code, error(answer)["code"]) == (503, "not_ready")
+            announce(other, record, ttl=60)
+            assert httpx.get(f"{url}/ready").status_code == 200
+            other.flushdb()
 
 
 def test_security_headers_and_no_cors(http: httpx.Client) -> None:

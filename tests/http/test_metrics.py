@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import httpx
-import pytest
 import redis
 
 from cache_store.connection import connect
@@ -35,10 +34,9 @@ def test_on_loopback_everybody_may_scrape(http: httpx.Client) -> None:
     assert job["id"] not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/metrics"])
-def test_a_page_of_somebody_else_may_not(http: httpx.Client, path: str) -> None:
-    assert http.get(path, headers={"Host": "evil.example"}).status_code == 403
-    assert http.get(path, headers={"Origin": "http://evil.example"}).status_code == 403
+def test_a_page_of_somebody_else_may_not(http: httpx.Client) -> None:
+    assert http.get("/metrics", headers={"Host": "evil.example"}).status_code == 403
+    assert http.get("/metrics", headers={"Origin": "http://evil.example"}).status_code == 403
 
 
 def test_where_keys_are_required_the_token_opens_it_and_a_tenants_key_does_not(settings: ApiSettings) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +24,7 @@ from orchestrator.documents import Document
 from orchestrator.liveness import consuming, processes
 from orchestrator.service import Service
 from orchestrator.settings import Settings
+from tests.metrics import Exposition
 from tests.orchestrator.harness import DOCUMENT, options, until
 from tests.orchestrator.scripted_worker import Gate, ScriptedWorker, words
 
@@ -49,6 +53,8 @@ def starting(settings: Settings, folder: Path) -> Iterator[Start]:
         "DOCEXPRESS_CLAIM_BEAT": "0.2",
         "DOCEXPRESS_REAPER_INTERVAL": "0.1",
         "DOCEXPRESS_LOST_MESSAGE_SECONDS": "1",
+        "DOCEXPRESS_LOG_FORMAT": "json",
+        "DOCEXPRESS_METRICS_LISTEN": "127.0.0.1:0",
     }
     with ExitStack() as stack:
         client = stack.enter_context(connect(settings.redis_url))
@@ -86,8 +92,21 @@ def finished(service: Service, job_id: str) -> Callable[[], bool]:
     return lambda: service.job(job_id).finished
 
 
+def log_lines(folder: Path) -> list[dict[str, Any]]:
+    """What the only process that was started there has logged."""
+    (log,) = folder.glob("log-*")
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def scraped(lines: list[dict[str, Any]]) -> Exposition:
+    """What the process that wrote these lines tells Prometheus."""
+    port = next(re.findall(r"metrics are served on port (\d+)", line["message"])[0] for line in lines)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return Exposition(answer.read().decode())
+
+
 def test_jobs_run_and_a_warm_shutdown_finishes_the_stage(
-    start: Start, worker: ScriptedWorker, service: Service, settings: Settings
+    start: Start, worker: ScriptedWorker, service: Service, settings: Settings, tmp_path: Path
 ) -> None:
     process = start()
     job = service.submit(Document("a.txt", DOCUMENT), options())
@@ -95,6 +114,10 @@ def test_jobs_run_and_a_warm_shutdown_finishes_the_stage(
     assert kinds[-1] == "done"
     assert kinds.count("token") == 6
     assert service.result(job.id).prefill_tokens == len(DOCUMENT)
+    lines = log_lines(tmp_path)
+    assert scraped(lines).value("jobs_ended_total", kind="summarize", outcome="done") == 1
+    assert [line for line in lines if line["logger"].startswith("celery")], "Celery's lines are JSON, too"
+    assert DOCUMENT[:14] not in str(lines)
 
     gate = Gate()
     worker.script["Prefill"].append(gate)

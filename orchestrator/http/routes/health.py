@@ -18,13 +18,15 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready")
 def ready(api: TheApi) -> dict[str, str]:
-    """Both stores answer, an orchestrator takes messages, and a worker is registered (which has run a kernel
-    before it registered)."""
+    """Both stores answer, an orchestrator takes messages, and a worker takes work.
+
+    A worker is registered only while its device passes a probe, a small kernel that is run every 2 seconds.
+    """
     api.service.ping()
     if not api.service.orchestrators():
         raise _unready("No orchestrator takes jobs from the queues.")
-    if not api.service.workers():
-        raise _unready("No kernel worker is registered.")
+    if all(worker.draining for worker in api.service.workers()):
+        raise _unready("No kernel worker takes work.")
     return {"status": "ready"}
 
 
