@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "compose.yaml"
 STORES = ("broker", "cache-store")
 WORKERS = ("kernel-worker", "kernel-worker-cpu")
-SERVICES = (*STORES, *WORKERS, "orchestrator", "api")
+MONITORS = {"prometheus": [], "grafana": ["127.0.0.1:3000:3000"], "flower": ["127.0.0.1:5555:5555"]}
+SERVICES = (*STORES, *WORKERS, *MONITORS, "orchestrator", "api")
 
 
 def load() -> dict[str, Any]:
@@ -48,18 +49,23 @@ def test_the_file_follows_the_compose_specification(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_restarts_is_watched_and_the_api_alone_is_published_on_loopback(name: str) -> None:
+def test_every_service_restarts_is_watched_and_what_is_published_is_on_loopback(name: str) -> None:
     service = services()[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
-    assert service.get("ports", []) == (["127.0.0.1:8000:8000"] if name == "api" else [])
+    published = {"api": ["127.0.0.1:8000:8000"], **MONITORS}
+    assert service.get("ports", []) == published.get(name, [])
     assert "stop_grace_period" in service
 
 
-def test_only_the_cpu_worker_and_the_command_line_wait_for_a_profile() -> None:
-    assert {name for name, service in services().items() if "profiles" in service} == {
-        "kernel-worker-cpu",
-        "cli",
+def test_only_the_cpu_worker_the_command_line_and_monitors_wait_for_a_profile() -> None:
+    profiles = {name: service["profiles"] for name, service in services().items() if "profiles" in service}
+    assert profiles == {
+        "kernel-worker-cpu": ["cpu"],
+        "cli": ["cli"],
+        "prometheus": ["monitoring"],
+        "grafana": ["monitoring"],
+        "flower": ["flower"],
     }
     assert set(services()) == {*SERVICES, "cli"}
 
@@ -80,7 +86,8 @@ def test_workers_may_be_many() -> None:
 
 def docexpress_commands() -> list[list[str]]:
     """The arguments of `docexpress`, the images' entry point, in every command and health check."""
-    commands = [list(service["command"]) for name, service in services().items() if name not in STORES]
+    others = (*STORES, *MONITORS)
+    commands = [list(service["command"]) for name, service in services().items() if name not in others]
     tests = [service["healthcheck"].get("test", []) for service in services().values()]
     return commands + [test[2:] for test in tests if test[:2] == ["CMD", "docexpress"]]
 
@@ -163,4 +170,12 @@ def test_every_file_and_volume_exists() -> None:
             assert (ROOT / service["build"]["dockerfile"]).is_file()
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
-            assert source == "." or source in load()["volumes"], (name, source)
+            here = source.startswith(".") and (ROOT / source).is_dir()
+            assert here or source in load()["volumes"], (name, source)
+
+
+def test_every_image_that_is_not_built_here_is_pinned() -> None:
+    images = [service["image"] for service in services().values() if "build" not in service]
+    assert len(images) == 4
+    for image in images:
+        assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z-]*", image), image
