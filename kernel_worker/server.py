@@ -18,6 +18,7 @@ from cache_store.errors import StoreError
 from cache_store.exposition import MetricsAddressUnusable
 from cache_store.log_format import configure
 from cache_store.settings import StoreSettings
+from cache_store.tracing import TracesNotInstalled, set_up
 from kernel_worker.errors import KernelWorkerError
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.signals import StopSignals
@@ -48,11 +49,12 @@ def main(settings: WorkerSettings | None = None) -> int:
         return _refuse(_settings_problem(error))
     configure(settings.log_level, settings.log_format)
     try:
+        set_up("docexpress-worker", settings.traces)
         # First of all: it takes a moment, and loading a model takes many.
         broker = _reached(store_settings.redis_url, timeout_seconds=BROKER_SECONDS)
         cache = _reached(store_settings.cache_url)
         return _serve(settings, store_settings, cache, broker)
-    except (StoreError, KernelWorkerError, MetricsAddressUnusable) as error:
+    except (StoreError, KernelWorkerError, MetricsAddressUnusable, TracesNotInstalled) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED

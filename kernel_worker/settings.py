@@ -69,3 +69,4 @@ class WorkerSettings(BaseSettings):
     )
     log_level: LogLevel = "INFO"
     log_format: LogFormat = "text"
+    traces: bool = Field(default=False, description="Send spans over OTLP; OTEL_... variables say where.")

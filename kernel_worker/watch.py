@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 
 from cache_store.log_format import about
-from kernel_worker.metrics import Metrics
+from cache_store.tracing import span
+from kernel_worker.metrics import Metrics, See
 
 # In a call's metadata: the job that it is made for.
 JOB_KEY = "docexpress-job"
@@ -28,16 +30,16 @@ class Watch(grpc.ServerInterceptor):  # type: ignore[type-arg]  # it takes none 
         if handler is None or not details.method.startswith(_SERVICE):
             return handler
         method = details.method.removeprefix(_SERVICE)
-        facts = {"stage": method.lower(), **_job(details.invocation_metadata)}
+        told = {key: str(value) for key, value in details.invocation_metadata or ()}
 
         def unary(request: Any, context: grpc.ServicerContext) -> Any:
-            with about(**facts, **_segment(request)), self._metrics.call(method, context) as see:
+            with self._watched(method, told, request, context) as see:
                 answer = handler.unary_unary(request, context)
                 see(answer)
             return answer
 
         def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-            with about(**facts, **_segment(request)), self._metrics.call(method, context) as see:
+            with self._watched(method, told, request, context) as see:
                 for answer in handler.unary_stream(request, context):
                     see(answer)
                     yield answer
@@ -47,12 +49,23 @@ class Watch(grpc.ServerInterceptor):  # type: ignore[type-arg]  # it takes none 
             return grpc.unary_stream_rpc_method_handler(stream, *forms)
         return grpc.unary_unary_rpc_method_handler(unary, *forms)
 
+    @contextmanager
+    def _watched(
+        self, method: str, told: Mapping[str, str], request: Any, context: grpc.ServicerContext
+    ) -> Iterator[See]:
+        facts = _facts(told, request)
+        with (
+            about(stage=method.lower(), **facts),
+            span(method, "SERVER", told, **facts),
+            self._metrics.call(method, context) as see,
+        ):
+            yield see
 
-def _job(metadata: Any) -> dict[str, str]:
-    """The job's id, if the caller told one that can be one: it goes into the log."""
-    found = [value for key, value in metadata or () if key == JOB_KEY]
-    return {"job": found[0]} if found and _JOB.fullmatch(str(found[0])) else {}
 
-
-def _segment(request: Any) -> dict[str, int]:
-    return {"segment": request.segment} if hasattr(request, "segment") else {}
+def _facts(told: Mapping[str, str], request: Any) -> dict[str, str | int]:
+    """The segment, and the job's id if the caller told one that can be one: it goes into the log."""
+    job = told.get(JOB_KEY, "")
+    return {
+        **({"job": job} if _JOB.fullmatch(job) else {}),
+        **({"segment": request.segment} if hasattr(request, "segment") else {}),
+    }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 
+from cache_store.tracing import carrier, span
 from cache_store.worker_registry import WorkerRecord
 from orchestrator.channels import Channels
 from orchestrator.claim import Claim
@@ -28,12 +30,11 @@ class Calls:
         self._channels = channels
         self._claim = claim
         self._stage = stage
-        self._metadata = ((JOB_KEY, claim.job.id),)
 
     def unary(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Any:
         """The answer of a method of KernelWorker; `deadline` in seconds."""
-        with self._channels.stub(record) as stub:
-            call = getattr(stub, method).future(request, timeout=deadline, metadata=self._metadata)
+        with self._channels.stub(record) as stub, self._metadata(method, record) as metadata:
+            call = getattr(stub, method).future(request, timeout=deadline, metadata=metadata)
             try:
                 with self._claim.cancelling(call.cancel):
                     return call.result()
@@ -42,9 +43,9 @@ class Calls:
 
     def stream(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Generator[Any]:
         """The answers of a streaming method, as they come. Closing the iterator cancels the call."""
-        with self._channels.stub(record) as stub:
+        with self._channels.stub(record) as stub, self._metadata(method, record) as metadata:
             try:
-                call = getattr(stub, method)(request, timeout=deadline, metadata=self._metadata)
+                call = getattr(stub, method)(request, timeout=deadline, metadata=metadata)
                 with self._claim.cancelling(call.cancel):
                     try:
                         yield from call
@@ -52,6 +53,12 @@ class Calls:
                         call.cancel()
             except grpc.RpcError as error:
                 raise self._failure(record, error) from error
+
+    @contextmanager
+    def _metadata(self, method: str, record: WorkerRecord) -> Iterator[tuple[tuple[str, str], ...]]:
+        """What goes along with a call, and the call's span around it."""
+        with span(f"call {method}", "CLIENT", worker=record.id):
+            yield ((JOB_KEY, self._claim.job.id), *carrier().items())
 
     def _failure(self, record: WorkerRecord, error: grpc.RpcError) -> Exception:
         self._claim.check()

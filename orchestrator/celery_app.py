@@ -16,6 +16,7 @@ from kombu import Exchange, Queue
 
 from cache_store.exposition import exposed
 from cache_store.log_format import configure
+from cache_store.tracing import set_up
 from orchestrator.errors import OptionError
 from orchestrator.job_keys import CELERY_PREFIX
 from orchestrator.messages import QUEUES
@@ -92,7 +93,7 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
 
     Stages run in threads: they wait on gRPC, and a process with gRPC in it must not fork. Raises OptionError
     for a queue that does not exist, JobStoreUnavailable when Redis cannot be reached at the start,
-    MetricsAddressUnusable.
+    MetricsAddressUnusable, TracesNotInstalled.
     """
     unknown = sorted(set(queues) - set(QUEUES))
     if unknown or not queues:
@@ -102,6 +103,7 @@ def main(settings: Settings, *, concurrency: int | None = None, queues: Sequence
     threads = settings.concurrency if concurrency is None else concurrency
     configure(settings.log_level, settings.log_format)
     signals.setup_logging.connect(_keep_logging)  # else Celery sets up its own
+    set_up("docexpress-orchestrator", settings.traces)
     app = make_app(settings)
     with (
         closing(Exporter(settings)) as exporter,

@@ -24,7 +24,8 @@ class Settings(StoreSettings):
     with its model is registered at all; for a busy one it waits as long as it takes. The limits of documents
     are told in `orchestrator/documents/limits.py`. `metrics_listen` is host:port where
     `docexpress orchestrate` lets Prometheus scrape, without authentication; by default it does not.
-    `task_events` tells Celery's monitors (Flower) of each task.
+    `task_events` tells Celery's monitors (Flower) of each task. `traces` sends spans over OTLP to where
+    OpenTelemetry's own variables (OTEL_...) say.
     """
 
     tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
@@ -62,6 +63,7 @@ class Settings(StoreSettings):
     task_events: bool = False
     log_format: LogFormat = "text"
     log_level: LogLevel = "INFO"
+    traces: bool = False
 
     @property
     def reading_limits(self) -> limits.ReadingLimits:

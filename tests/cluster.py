@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -83,8 +83,9 @@ class Cluster:
         """Starts a worker with this id; `ready` waits for it."""
         self._start(name, "worker", WORKER_ID=name, MODEL=self.model, DEVICE="cpu")
 
-    def orchestrator(self) -> None:
-        self._start("orchestrator", "orchestrate")
+    def orchestrator(self, **environment: str) -> None:
+        """Starts one, with these variables in its environment, and waits until it consumes."""
+        self._start("orchestrator", "orchestrate", environment=environment)
         self.until(lambda: processes(self.client), "the orchestrator consumes")
 
     def ready(self, *names: str) -> None:
@@ -142,7 +143,9 @@ class Cluster:
             assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
             time.sleep(0.02)
 
-    def _start(self, name: str, *command: str, **settings: str) -> None:
+    def _start(
+        self, name: str, *command: str, environment: Mapping[str, str] | None = None, **settings: str
+    ) -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("DOCEXPRESS_")}
         own = {f"DOCEXPRESS_{key}": value for key, value in (FAST | settings).items()}
         own |= {
@@ -153,7 +156,7 @@ class Cluster:
         log = self._stack.enter_context(self._log(name).open("wb"))
         self._started[name] = subprocess.Popen(
             [sys.executable, "-m", "orchestrator.cli", *command],
-            env=inherited | own,
+            env=inherited | own | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

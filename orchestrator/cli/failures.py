@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from cache_store import errors as store
 from cache_store.exposition import MetricsAddressUnusable
+from cache_store.tracing import TracesNotInstalled
 from orchestrator import errors
 from orchestrator.cli.errors import UsageProblem
 from orchestrator.cli.terminal import clean
@@ -35,7 +36,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     match error:
         case typer.TyperException():
             return error.exit_code, f"{_plain(error.format_message())}{_where_to_read(error)}"
-        case UsageProblem() | MetricsAddressUnusable():
+        case UsageProblem() | MetricsAddressUnusable() | TracesNotInstalled():
             return BAD_INPUT, str(error)
         case ValidationError():
             return BAD_INPUT, setting_problem(error)

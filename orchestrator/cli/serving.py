@@ -15,6 +15,7 @@ import typer
 
 from cache_store.connection import connect
 from cache_store.log_format import configure
+from cache_store.tracing import set_up
 from orchestrator.api_keys import ApiKeys
 from orchestrator.cli.display import make_display
 from orchestrator.cli.errors import UsageProblem
@@ -42,6 +43,7 @@ def serve(host: str, port: int) -> NoReturn:
     with address(host, port) as bound, open_session(display, STORE_ONLY) as session:
         settings = _settings(session.connection)
         configure(settings.log_level, settings.log_format)
+        set_up("docexpress-api", settings.traces)
         server = make_server(settings, bound)
         display.close()
         display.note(f"docexpress serves on {url_of(bound)}; Ctrl-C stops it.")

@@ -20,6 +20,7 @@ from orchestrator.http.limits import BodyLimit
 from orchestrator.http.openai import routes as openai
 from orchestrator.http.routes import health, jobs, metrics, states, workers
 from orchestrator.http.settings import ApiSettings
+from orchestrator.http.traces import Traces
 from orchestrator.service import Service
 from orchestrator.telemetry.exporter import Exporter
 
@@ -34,6 +35,8 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
         summary="Reads a long document once, keeps a small state of it, writes summaries and answers.",
         docs_url=None,  # these pages load their programs from elsewhere
         redoc_url=None,
+        # Its own telemetry repeats what a request held where something is wrong with it; ours does not.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=_lifespan(settings),
     )
     errors.install(app)
@@ -47,6 +50,8 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["*"], allow_headers=["*"]
         )
     app.add_middleware(SecurityHeaders)
+    if settings.traces:
+        app.add_middleware(Traces)
     return app
 
 

@@ -74,8 +74,8 @@ def test_its_command_and_its_health_check_exist(name: str) -> None:
 
 def test_only_the_worker_image_holds_a_tensor_library() -> None:
     wanted = {name: " ".join(values(name, "RUN")) for name in NAMES}
-    assert "[worker]" in wanted["kernel-worker"]
-    assert "[worker]" not in wanted["orchestrator"]
+    assert "[worker,traces]" in wanted["kernel-worker"]
+    assert "worker" not in "".join((wanted["orchestrator"], *values("orchestrator", "ARG")))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     base = {re.split(r"[\[<>=~; ]", requirement)[0] for requirement in project["dependencies"]}
     assert base.isdisjoint({"torch", "triton", "transformers", "safetensors", "numpy"})

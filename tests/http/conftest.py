@@ -9,17 +9,27 @@ import pytest
 
 from orchestrator.http.settings import ApiSettings
 from tests.cluster import Cluster
+from tests.http.spans import Spans
 from tests.http.stack import serving, tiny_worker
 
 
 @pytest.fixture(scope="package")
-def settings(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSettings]:
+def spans() -> Iterator[Spans]:
+    """The spans of the whole stack: of the server and the worker here, and of the orchestrator."""
+    with Spans() as collected:
+        yield collected
+
+
+@pytest.fixture(scope="package")
+def settings(
+    valkey_url: str, spans: Spans, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiSettings]:
     """The settings of a stack that is up."""
     with Cluster(valkey_url, tmp_path_factory.mktemp("stack")) as cluster:
         cluster.client.flushall()
-        settings = ApiSettings(redis_url=valkey_url, comment_seconds=0.5)
+        settings = ApiSettings(redis_url=valkey_url, comment_seconds=0.5, traces=True)
         with tiny_worker(settings) as worker:
-            cluster.orchestrator()
+            cluster.orchestrator(**spans.environment)
             cluster.ready(worker.desk.worker_id)
             yield settings
 
