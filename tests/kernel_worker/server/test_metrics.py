@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import urllib.request
+from collections.abc import Generator
 
 import pytest
 
 from cache_store.exposition import MetricsAddressUnusable, check_address, exposed
+from kernel_worker.metrics import Metrics
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from tests.kernel_worker.server.harness import Gate, Lab, object_name, refusal, text_of
@@ -85,3 +87,17 @@ def test_bad_addresses_are_refused(address: str) -> None:
 @pytest.mark.parametrize("address", [None, ":9464", "0.0.0.0:9464", "[::1]:9464", "localhost:0"])
 def test_good_addresses_are_taken(address: str | None) -> None:
     assert check_address(address) == address
+
+
+def test_a_stream_that_is_closed_between_two_answers_was_cancelled() -> None:
+    metrics = Metrics()
+
+    def stream() -> Generator[int]:
+        with metrics.call("Decode", None):
+            yield 1
+
+    answers = stream()
+    next(answers)
+    answers.close()
+    ended = Exposition.of(metrics.registry)
+    assert ended.value("worker_calls_total", method="Decode", code="CANCELLED") == 1
