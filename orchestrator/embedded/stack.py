@@ -110,7 +110,7 @@ class Stack:
         command = {WORKER: [*COMMAND, "worker"], ORCHESTRATOR: [*COMMAND, "orchestrate"]}[part]
         if part == WORKER and model is not None:
             command += ["--model", model]
-        environment = _environment(os.environ, self.redis_url)
+        environment = environment_of(part, os.environ, self.redis_url)
         return Child(part, command, log=self._home.logs / f"{part}.log", environment=environment)
 
     def _wait_for_valkey(self) -> None:
@@ -150,7 +150,11 @@ def signals_held() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _environment(own: Mapping[str, str], redis_url: str) -> dict[str, str]:
-    """Our environment, but for the stores, which are both the embedded one."""
-    inherited = {name: value for name, value in own.items() if name != "DOCEXPRESS_CACHE_URL"}
+def environment_of(part: str, own: Mapping[str, str], redis_url: str) -> dict[str, str]:
+    """Our environment, but for the stores, which are both the embedded one.
+
+    An address for metrics is the worker's: two cannot have it, and the API tells those of the orchestrator.
+    """
+    others = {"DOCEXPRESS_CACHE_URL"} | ({"DOCEXPRESS_METRICS_LISTEN"} if part == ORCHESTRATOR else set())
+    inherited = {name: value for name, value in own.items() if name not in others}
     return inherited | {"DOCEXPRESS_REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"}
