@@ -62,11 +62,15 @@ class Metrics:
                     resumed = begun.resumed_tokens
                 case pb.DecodeEvent(token=token) if answer.HasField("token"):
                     self._token(token.index - resumed, started)
-                case pb.DecodeEvent(done=done):
-                    self._work.labels("decode").observe(done.seconds)
+                case pb.DecodeEvent(done=done) if answer.HasField("done"):
+                    self._work.labels("decode").observe(done.seconds - done.reread_seconds)
+                    if done.reread_seconds:
+                        self._work.labels("reread").observe(done.reread_seconds)
                 case pb.PrefillEvent(done=done) if answer.HasField("done"):
                     self._work.labels("prefill").observe(done.seconds)
                     self._read.inc(done.tokens)
+                case pb.RankResponse():
+                    self._work.labels("rank").observe(answer.seconds)
                 case pb.CompressResponse():
                     self._work.labels("compress").observe(answer.seconds)
                     self._stored.inc(answer.state_bytes)

@@ -21,7 +21,7 @@ __all__ = ["loaded", "real_worker"]  # fixtures
 
 WORDS = ("zanzibar", "quagmire", "xylophone")
 TEXT = "The zanzibar of the fox jumps over the lazy dog, and the dog does not mind at all. " * 12
-QUESTION = "Where is the quagmire?"
+QUESTION = "Where is the quagmire of zanzibar?"
 ROOMY = {**PLAN, "segment_tokens": 128}
 MAGIC = {**PLAN, "policy": "magic"}
 
@@ -52,7 +52,7 @@ def test_lines_of_a_job_tell_where_it_was_and_not_what_it_read(
     worker_lines = [line for line in lines(log, job) if line["logger"].startswith("kernel_worker")]
     places = {(line["stage"], line.get("segment")) for line in worker_lines}
     assert places == {
-        *(("ingest", None), ("decode", None)),
+        *(("ingest", None), ("rank", None), ("decode", None)),
         *((stage, segment) for stage in ("prefill", "compress") for segment in range(job.segments)),
     }
     assert [line["stage"] for line in lines(log, asked) if line["message"].startswith("Decode")] == ["decode"]
