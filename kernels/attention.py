@@ -15,6 +15,7 @@ from kernels.merge import merge
 from kernels.triton.support import unsupported
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+PREFIX = ("prefix_keys", "prefix_values", "prefix_log_weights")
 _TILE_ROWS = 256  # queries of the portable path at a time: bounds its matrix of logits
 
 
@@ -43,7 +44,7 @@ def segment_attention(
     call it in inference mode. ValueError where shapes do not fit together.
     """
     check(q, keys, values)
-    check(q, prefix_keys, prefix_values, prefix_log_weights, names=("prefix_keys", "prefix_values"))
+    check(q, prefix_keys, prefix_values, prefix_log_weights, names=PREFIX)
     queries, entries, own = q.shape[2], prefix_keys.shape[2], keys.shape[2]
     if own < queries:
         raise ValueError(f"keys has {own} entries; q has {queries} queries and each needs its own key")
@@ -147,13 +148,13 @@ def check(
     values: Tensor,
     log_weights: Tensor | None = None,
     *,
-    names: tuple[str, str] = ("keys", "values"),
+    names: tuple[str, str, str] = ("keys", "values", "log_weights"),
 ) -> None:
     """ValueError where shapes do not fit together. Looks at no element: this runs once a layer and token.
 
-    names  of the arguments that are keys and values
+    names  of the caller's arguments that these are
     """
-    of_keys, of_values = names
+    of_keys, of_values, of_weights = names
     if q.dim() != 4 or keys.dim() != 4 or values.dim() != 4:
         raise ValueError(
             f"q, {of_keys} and {of_values} have {q.dim()}, {keys.dim()} and {values.dim()} dimensions;"
@@ -170,6 +171,5 @@ def check(
         )
     if log_weights is not None and log_weights.shape != keys.shape[:3]:
         raise ValueError(
-            f"log_weights of {of_keys} has shape {tuple(log_weights.shape)};"
-            f" allowed is {tuple(keys.shape[:3])}"
+            f"{of_weights} has shape {tuple(log_weights.shape)}; allowed is {tuple(keys.shape[:3])}"
         )

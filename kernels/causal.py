@@ -105,7 +105,7 @@ def schedule_for(entries: int) -> Schedule:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, segment: int) -> None:
-    check(q, k, v, names=("k", "v"))
+    check(q, k, v, names=("k", "v", ""))
     if k.shape[2] != q.shape[2]:
         raise ValueError(f"k has {k.shape[2]} tokens; q has {q.shape[2]}, and causal attention needs as many")
     if segment < 1:

@@ -20,7 +20,7 @@ def express_coreset(
 
     The other arguments, and ValueError, as of `express_attention`. The last tokens are exact.
     """
-    check(k, k, v, names=("k", "v"))
+    check(k, k, v, names=("k", "v", ""))
     for name, tensor in (("k", k), ("v", v)):
         check_finite(name, tensor, dtype=k.dtype)
     return Past.of(k, v, entries=entries, seed=seed, scale=scale).before(k.shape[2])
@@ -34,7 +34,7 @@ def coreset_attention(q: Tensor, coreset: WeightedKV, *, scale: float | None = N
     Returns [B, Hq, S, d_v] in q's dtype. ValueError for shapes that do not fit, dtypes that differ, NaN or
     infinite numbers, and weights that are not greater than zero.
     """
-    check(q, coreset.keys, coreset.values, coreset.weights)
+    check(q, coreset.keys, coreset.values, coreset.weights, names=("keys", "values", "weights"))
     for name, tensor in (("q", q), ("keys", coreset.keys), ("values", coreset.values)):
         check_finite(name, tensor, dtype=q.dtype)
     check_weights(coreset.weights)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.attention import check
+from kernels.attention import PREFIX, check
 from kernels.triton.launch import aligned, launch
 from kernels.triton.programs.attention import attention_kernel
 from kernels.triton.support import refuse, unsupported
@@ -47,7 +47,7 @@ def segment_attention(
     not take.
     """
     check(q, keys, values)
-    check(q, prefix_keys, prefix_values, prefix_log_weights, names=("prefix_keys", "prefix_values"))
+    check(q, prefix_keys, prefix_values, prefix_log_weights, names=PREFIX)
     batch, heads, queries, d = q.shape
     kv_heads, entries, own = keys.shape[1], prefix_keys.shape[2], keys.shape[2]
     if prefix_keys.shape[1] != kv_heads:
