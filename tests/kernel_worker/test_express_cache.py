@@ -8,7 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernel_worker.express_cache import NAME, ExpressCache, register
+from kernel_worker.express_cache import NAME, ExpressCache, ExpressLayer, register
+from kernels.express import ExpressStream
+from kernels.halving import kernel_halving
+from kernels.reference import weighted_attention
+from kernels.weighted_kv import WeightedKV, concat
 from tests.kernel_worker.tiny import tiny_model
 
 NEW = 24
@@ -62,6 +66,45 @@ def test_entries_stay_few_and_stand_for_every_token(beams: int) -> None:
     for layer in cache.layers:
         assert len(layer.held) <= 48
         assert bool((layer.held.weights.sum(-1) == 150 + NEW - 1).all())
+
+
+def test_a_layer_attends_to_the_stream_and_the_tokens_after_it() -> None:
+    """Against the specification, for calls of several sizes: entries, weights and what a fold leaves."""
+    random = torch.Generator().manual_seed(2)
+    q, k, v = (torch.randn(2, heads, 260, 8, generator=random) for heads in (4, 2, 2))
+    layer, tokens = ExpressLayer(entries=40, segment=32, seed=5), WeightedKV.exact(k, v)
+    stream, start, folds = ExpressStream(layer.schedule, kernel_halving, 5), 0, set()
+    for count in (130, 1, 7, 1, 30, 1, 1, 40, *[1] * 49):
+        part, before = slice(start, start + count), layer.streamed
+        keys, values = layer.update(k[:, :, part], v[:, :, part])
+        out = layer.attend(q[:, :, part], keys, values, None)
+        if start:
+            held = stream.push(tokens.slice(0, 0), 0, tokens.slice(0, before))
+            seen = concat([held, tokens.slice(before, start + count)])
+            expected, _ = weighted_attention(
+                q[:, :, part].double(),
+                seen.keys.double(),
+                seen.values.double(),
+                seen.weights.double().log(),
+                causal_from=len(seen) - count,
+            )
+            torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-5)
+        start += count
+        folds.add(layer.streamed)
+        assert layer.held is not None
+        assert len(layer.held) <= 40
+    assert len(folds) >= 5
+    assert layer.get_seq_length() == start
+
+
+def test_beams_take_their_entries_along() -> None:
+    layer = ExpressLayer(entries=40, segment=32, seed=5)
+    k, v = (torch.randn(2, 2, 20, 8, generator=torch.Generator().manual_seed(n)) for n in (0, 1))
+    layer.attend(torch.zeros(2, 2, 20, 8), *layer.update(k, v), None)
+    layer.reorder_cache(torch.tensor([1, 1]))
+    assert layer.held is not None
+    assert torch.equal(layer.held.keys, k[[1, 1]])
+    assert torch.equal(layer.held.values, v[[1, 1]])
 
 
 def test_compression_is_seen_by_the_model() -> None:
