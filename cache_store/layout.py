@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -19,6 +21,11 @@ from cache_store.manifest import MAX_PART_BYTES, MAX_PARTS, Manifest, Sha256
 from cache_store.naming import Plan
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+_SAFETENSORS_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+_WIDTH_ORDER = ("F16", "BF16", "I32", "F32", "F64")  # as safetensors ranks them
+_WIDTHS = {"F16": 2, "BF16": 2, "I32": 4, "F32": 4, "F64": 8}
 
 # A part's safetensors header names four or five tensors, their types, shapes and places.
 HEADER_ROOM = 1024
@@ -87,6 +94,32 @@ class StateShape(BaseModel):
     def size_bound(self) -> int:
         """The most bytes that the parts hold together, headers included."""
         return self.payload_bytes + len(self.spans()) * HEADER_ROOM
+
+    def stored_bytes(self) -> int:
+        """Exactly the bytes that the parts hold together, headers included: a manifest's `size`."""
+        return sum(self._part_bytes(span.stop - span.start) for span in self.spans())
+
+    def _part_bytes(self, entries: int) -> int:
+        """Of one part with so many entries: safetensors' eight bytes of length, its header, the tensors."""
+        row, kind = [self.kv_heads, entries], _SAFETENSORS_NAMES[self.dtype]
+        tensors = {
+            "keys": (kind, [*row, self.head_dim]),
+            "values": (kind, [*row, self.value_dim]),
+            "weights": ("F32", row),
+            "tokens": ("I32", row),
+        }
+        if self.scored:
+            tensors["scores"] = ("F32", row)
+        # safetensors lays out wide types first, then by name; the offsets' digits are part of the length.
+        order = sorted(tensors, key=lambda name: (-_WIDTH_ORDER.index(tensors[name][0]), name))
+        header, at = {}, 0
+        for name in order:
+            dtype, shape = tensors[name]
+            end = at + math.prod(shape) * _WIDTHS[dtype]
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+            at = end
+        text = len(json.dumps(header, separators=(",", ":")))
+        return 8 + -(-text // 8) * 8 + at
 
 
 class StateMeta(BaseModel):

@@ -3,6 +3,7 @@
     OrchestratorError
     ├── DocumentError        the document cannot be read: missing, a directory, binary, blank, too long
     ├── OptionError          an option's value is not allowed
+    ├── ModelNotSized        a model's config cannot be read, or does not tell what a state of it takes
     ├── UnknownJob           no job of that id in this tenant
     ├── NotFinished          a result was asked of a job that still runs
     ├── JobFailed            a result was asked of a failed job; carries `reason`, `retryable`, `invalid`
@@ -37,6 +38,10 @@ class OptionError(OrchestratorError):
     def __init__(self, message: str, option: str | None = None) -> None:
         super().__init__(message)
         self.option = option
+
+
+class ModelNotSized(OrchestratorError):
+    """A model's config is not there, cannot be read, or does not tell what a state of the model takes."""
 
 
 class UnknownJob(OrchestratorError):

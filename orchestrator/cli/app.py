@@ -135,6 +135,43 @@ def doctor(as_json: opt.Json = False) -> None:
 
 
 @app.command(rich_help_panel=_RUNNING)
+def plan(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A folder, a name in the local cache, or embedded.")
+    ],
+    documents: Annotated[int, typer.Option(min=1, metavar="N", help="How many are to be kept.")] = 1,
+    tokens: Annotated[int, typer.Option(min=1, metavar="N", help="The length of a document.")] = 100_000,
+    cache_entries: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Entries of the state, per KV head and layer.")
+    ] = opt.DEFAULTS.cache_entries,
+    segment_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tokens read at a time.")
+    ] = opt.DEFAULTS.segment_tokens,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="float32 (as on a CPU), bfloat16 or float16; else the model's own."),
+    ] = None,
+    redis_gb: Annotated[
+        float | None, typer.Option(min=0, metavar="GB", help="Say how many documents this much holds.")
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Tell what documents will take in Redis and on workers, from a model's config.json alone."""
+    from orchestrator.cli import plan as sizes
+
+    sizes.plan(
+        model,
+        documents=documents,
+        tokens=tokens,
+        cache_entries=cache_entries,
+        segment_tokens=segment_tokens,
+        dtype=dtype,
+        redis_gb=redis_gb,
+        as_json=as_json,
+    )
+
+
+@app.command(rich_help_panel=_RUNNING)
 def up(
     model: opt.Model = opt.DEFAULTS.model,
     port: Annotated[

@@ -20,6 +20,7 @@ BAD_INPUT_ERRORS = (
     errors.DocumentError,
     errors.OptionError,
     errors.UnknownJob,
+    errors.ModelNotSized,
     store.ObjectMissing,
     store.TransferError,
     store.FormatMismatch,

@@ -50,6 +50,16 @@ def test_scores_travel_with_the_entries(entries: int) -> None:
             decode(shape_of(scored), scored.seen, encode(plain))
 
 
+@pytest.mark.parametrize("scored", [False, True], ids=["plain", "scored"])
+@pytest.mark.parametrize("entries", [0, 1, 63, 111], ids=lambda entries: f"C{entries}")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_the_shape_knows_the_bytes_of_the_parts(dtype: torch.dtype, entries: int, scored: bool) -> None:
+    plain = make_state(entries, dtype=dtype)
+    scores = torch.rand(3, 2, entries) if scored else None
+    kv = CompressedKV(plain.entries, plain.seen, scores)
+    assert shape_of(kv).stored_bytes() == sum(len(part) for part in encode(kv))
+
+
 def test_special_values_survive() -> None:
     kv = make_state(3)
     kv.entries.keys[0, 0, 0, :3] = torch.tensor([float("nan"), float("-inf"), -0.0])

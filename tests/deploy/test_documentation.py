@@ -1,5 +1,6 @@
 """README and docs: every command, make target, link and setting that they name exists."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kernel_worker.settings import WorkerSettings
+from orchestrator.cli.figures import size
 from orchestrator.http.settings import ApiSettings
+from orchestrator.jobs import JobOptions
 from orchestrator.settings import Settings
+from orchestrator.sizing import plan
 from tests.orchestrator.made_documents import pdf
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +84,26 @@ def test_every_variable_is_a_setting(page: Path) -> None:
     } | OWN_VARIABLES
     named = {name.lower() for name in re.findall(r"DOCEXPRESS_([A-Z_]+[A-Z])", page.read_text())}
     assert named <= known
+
+
+def test_the_sizing_table_is_what_plan_computes(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operate.md").read_text()
+    rows = re.findall(r"^\| [\w. ]+ \| (\d+) \| (\d+) \| (\d+) \| (.+) \|$", page, flags=re.M)
+    assert len(rows) == 5
+    for layers, kv_heads, head_dim, cells in rows:
+        config = {
+            "num_hidden_layers": int(layers),
+            "num_attention_heads": 64,
+            "num_key_value_heads": int(kv_heads),
+            "head_dim": int(head_dim),
+            "max_position_embeddings": 32768,
+            "dtype": "bfloat16",
+        }
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        found = plan(str(tmp_path), documents=1000, tokens=100_000, options=JobOptions())
+        sizes = [found.redis_bytes, found.segment_bytes, found.in_flight_bytes, found.full_cache_bytes]
+        computed = [size(found.state_bytes), str(found.states_per_gb), *map(size, sizes)]
+        assert cells.split(" | ") == computed
 
 
 def test_the_python_example_runs_as_far_as_it_can_without_a_stack(tmp_path: Path) -> None:
