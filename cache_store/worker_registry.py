@@ -6,7 +6,7 @@ Keys, on the broker's server: `docexpress:1:workers` (set of ids) and `docexpres
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import redis
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -54,6 +54,7 @@ class WorkerRecord(BaseModel):
     bytes_per_token  of an uncompressed KV cache
     hot_states       names of states in its memory
     draining         takes no new work
+    tls              what its server asks for: nothing, TLS, or TLS with a certificate of the caller
     started_at       Unix time in seconds
     """
 
@@ -71,6 +72,7 @@ class WorkerRecord(BaseModel):
     bytes_per_token: int = Field(ge=0, lt=2**48)
     hot_states: Annotated[tuple[Short, ...], Field(max_length=256, strict=False)] = ()
     draining: bool = False
+    tls: Literal["none", "server", "mutual"] = "none"
     version: Short
     started_at: float = Field(ge=0, lt=2**40)
 

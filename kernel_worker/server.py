@@ -124,8 +124,9 @@ def own_compile_cache() -> Iterator[None]:
 
 def _settings_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
+    message = problem["msg"].removeprefix("Value error, ")
     name = "_".join(str(step) for step in problem["loc"]).upper()
-    return f"DOCEXPRESS_{name}: {problem['msg']}."
+    return f"DOCEXPRESS_{name}: {message}." if name else f"{message}."
 
 
 def _refuse(sentence: str) -> int:

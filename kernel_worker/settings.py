@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cache_store.exposition import check_address
 from cache_store.log_format import LogFormat, LogLevel
+from cache_store.tls_files import AuthorityFile, PemFile, check_pair
 
 MIB = 1024 * 1024
 
@@ -33,6 +34,13 @@ class WorkerSettings(BaseSettings):
         description="host:port to serve on, or unix:path; port 0 takes a free one.",
     )
     advertise: str | None = Field(default=None, description="host[:port] for callers; None: as listened on.")
+    grpc_server_cert: PemFile = Field(
+        default=None, description="PEM file: the server speaks TLS, and nothing else, with this certificate."
+    )
+    grpc_server_key: PemFile = Field(default=None, description="PEM file: the key of that certificate.")
+    grpc_client_ca: AuthorityFile = Field(
+        default=None, description="PEM file: callers need a certificate that this authority has signed."
+    )
     worker_id: str | None = Field(
         default=None, description="Name in the registry; None: host and a random part."
     )
@@ -70,3 +78,19 @@ class WorkerSettings(BaseSettings):
     log_level: LogLevel = "INFO"
     log_format: LogFormat = "text"
     traces: bool = Field(default=False, description="Send spans over OTLP; OTEL_... variables say where.")
+
+    @property
+    def tls(self) -> Literal["none", "server", "mutual"]:
+        """What callers are asked for."""
+        if self.grpc_server_cert is None:
+            return "none"
+        return "server" if self.grpc_client_ca is None else "mutual"
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        check_pair(("GRPC_SERVER_CERT", "GRPC_SERVER_KEY"), self.grpc_server_cert, self.grpc_server_key)
+        if self.grpc_client_ca is not None and self.grpc_server_cert is None:
+            raise ValueError("DOCEXPRESS_GRPC_CLIENT_CA needs DOCEXPRESS_GRPC_SERVER_CERT, too")
+        if self.grpc_server_cert is not None and self.listen.startswith("unix:"):
+            raise ValueError("DOCEXPRESS_GRPC_SERVER_CERT is of no use on a unix socket; unset it")
+        return self

@@ -33,6 +33,7 @@ from kernel_worker.registration import Registration
 from kernel_worker.service import KernelWorkerService
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.stages.desk import Desk
+from kernel_worker.tls import add_port
 from kernel_worker.watch import Watch
 from protos.kernel_worker_pb2_grpc import add_KernelWorkerServicer_to_server
 
@@ -100,7 +101,7 @@ class Worker:
             raise DeviceFailed(f"The model does not run on {self.desk.loaded.device}: {error}") from error
         settings = self._settings
         try:
-            port = self._server.add_insecure_port(settings.listen)
+            port = add_port(self._server, settings)
         except RuntimeError as error:
             raise AddressInUse(f"Nothing can listen on {settings.listen}; give another --listen.") from error
         self.metrics_port = self._exposition.enter_context(
@@ -155,6 +156,7 @@ class Worker:
             bytes_per_token=loaded.bytes_per_token,
             hot_states=desk.hot.names(),
             draining=desk.slots.draining,
+            tls=self._settings.tls,
             version=desk.version,
             started_at=self._started_at,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
@@ -13,9 +13,11 @@ from cache_store.tracing import carrier, span
 from cache_store.worker_registry import WorkerRecord
 from orchestrator.channels import Channels
 from orchestrator.claim import Claim
+from orchestrator.errors import WorkerInsecure
 from orchestrator.jobs import Stage
-from orchestrator.remedies import failure_of
+from orchestrator.remedies import failure_of, insecure
 from protos.kernel_worker_pb2 import ReleaseRequest
+from protos.kernel_worker_pb2_grpc import KernelWorkerStub
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ class Calls:
 
     def unary(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Any:
         """The answer of a method of KernelWorker; `deadline` in seconds."""
-        with self._channels.stub(record) as stub, self._metadata(method, record) as metadata:
+        with self._stub(record) as stub, self._metadata(method, record) as metadata:
             call = getattr(stub, method).future(request, timeout=deadline, metadata=metadata)
             try:
                 with self._claim.cancelling(call.cancel):
@@ -43,7 +45,7 @@ class Calls:
 
     def stream(self, record: WorkerRecord, method: str, request: Any, *, deadline: float) -> Generator[Any]:
         """The answers of a streaming method, as they come. Closing the iterator cancels the call."""
-        with self._channels.stub(record) as stub, self._metadata(method, record) as metadata:
+        with self._stub(record) as stub, self._metadata(method, record) as metadata:
             try:
                 call = getattr(stub, method)(request, timeout=deadline, metadata=metadata)
                 with self._claim.cancelling(call.cancel):
@@ -53,6 +55,15 @@ class Calls:
                         call.cancel()
             except grpc.RpcError as error:
                 raise self._failure(record, error) from error
+
+    @contextmanager
+    def _stub(self, record: WorkerRecord) -> Iterator[KernelWorkerStub]:
+        with ExitStack() as stack:
+            try:
+                stub = stack.enter_context(self._channels.stub(record))
+            except WorkerInsecure as error:
+                raise insecure(self._stage, error) from error
+            yield stub
 
     @contextmanager
     def _metadata(self, method: str, record: WorkerRecord) -> Iterator[tuple[tuple[str, str], ...]]:
@@ -67,8 +78,10 @@ class Calls:
 
 def release_lease(channels: Channels, record: WorkerRecord, lease: str, *, deadline: float) -> None:
     """Gives up a lease. A worker that does not answer is left alone: the lease lapses by itself."""
-    with channels.stub(record) as stub:
-        try:
+    try:
+        with channels.stub(record) as stub:
             stub.Release(ReleaseRequest(lease=lease), timeout=deadline)
-        except grpc.RpcError as error:
-            _log.info("lease on worker %s not released: %s", record.id, error.code().name)
+    except grpc.RpcError as error:
+        _log.info("lease on worker %s not released: %s", record.id, error.code().name)
+    except WorkerInsecure as error:
+        _log.info("lease on worker %s not released: %s", record.id, error)

@@ -15,6 +15,7 @@ import grpc
 
 from cache_store.worker_registry import WorkerRecord
 from orchestrator.settings import Settings
+from orchestrator.worker_tls import ChannelOpener
 from protos.kernel_worker_pb2_grpc import KernelWorkerStub
 
 
@@ -29,16 +30,20 @@ class Channels:
 
     def __init__(self, settings: Settings) -> None:
         self._options = _options(settings)
+        self._opener = ChannelOpener(settings)
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
 
     @contextmanager
     def stub(self, record: WorkerRecord) -> Iterator[KernelWorkerStub]:
-        """A stub for one worker; its channel stays open at least as long as the block."""
+        """A stub for one worker; its channel stays open at least as long as the block.
+
+        Raises WorkerInsecure.
+        """
         with self._lock:
             entry = self._open.get(record.id)
             if entry is None:
-                channel = grpc.insecure_channel(record.address, options=self._options)
+                channel = self._opener.open(record, self._options)
                 entry = self._open[record.id] = _Open(channel)
             entry.users += 1
         try:

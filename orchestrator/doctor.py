@@ -29,6 +29,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.liveness import processes
 from orchestrator.setting_problem import setting_problem
 from orchestrator.settings import Settings
+from orchestrator.worker_tls import secure_problem
 
 OK: Final = "ok"
 WARNING: Final = "warning"
@@ -102,11 +103,11 @@ def _stores() -> Iterator[Check]:
         yield _redis("broker", settings.redis_url)
         if settings.cache_url != settings.redis_url:
             yield _redis("cache store", settings.cache_url)
-        yield _workers(settings.redis_url)
+        yield _workers(settings.redis_url, settings)
         yield _orchestrators(settings.redis_url)
     elif run := running_stack(default_home()):
         yield _redis("embedded Valkey", run.redis_url)
-        yield _workers(run.redis_url)
+        yield _workers(run.redis_url, settings)
         yield _orchestrators(run.redis_url)
     else:
         yield _embedded_valkey()
@@ -137,7 +138,7 @@ def _redis(name: str, url: str) -> Check:
     return Check(name, OK, found)
 
 
-def _workers(url: str) -> Check:
+def _workers(url: str, settings: Settings) -> Check:
     try:
         with connect(url, timeout_seconds=5) as client:
             found = worker_registry.alive(client)
@@ -145,9 +146,11 @@ def _workers(url: str) -> Check:
         return Check("workers", WARNING, "unknown", "the broker has to be reached first")
     if not found:
         return Check("workers", WARNING, "none is registered", "start one: docexpress worker")
-    return Check(
-        "workers", OK, ", ".join(f"{each.id} ({each.model_name} on {each.device})" for each in found)
-    )
+    named = ", ".join(f"{each.id} ({each.model_name} on {each.device})" for each in found)
+    problem = secure_problem(settings, found)
+    if problem is not None:
+        return Check("workers", BROKEN, f"{named}; {problem}", "correct the settings of gRPC with TLS")
+    return Check("workers", OK, named)
 
 
 def _orchestrators(url: str) -> Check:

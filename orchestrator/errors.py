@@ -13,6 +13,7 @@
         ├── ClaimLost        the job was cancelled, or another worker took the stage over
         ├── PoolBusy         workers of the model are registered, all of them are busy
         ├── NoWorker         no registered worker has the model
+        ├── WorkerInsecure   a worker and the orchestrator were not told the same about TLS
         └── StageFailed      a call failed; carries the remedy (`remedies.py`)
 
 The cache store's own errors (`cache_store.errors.StoreError`) pass through the facade as they are.
@@ -102,3 +103,7 @@ class PoolBusy(StageError):
 
 class NoWorker(StageError):
     """No registered worker has the model."""
+
+
+class WorkerInsecure(StageError):
+    """A worker speaks TLS and this process does not, or the other way round; it says what to set."""

@@ -16,8 +16,9 @@ from typing import Any
 
 import grpc
 
-from orchestrator.errors import StageError
+from orchestrator.errors import StageError, WorkerInsecure
 from orchestrator.jobs import Stage
+from orchestrator.worker_tls import refused_certificate
 
 # RESOURCE_EXHAUSTED has several reasons, and the worker tells which in its trailing metadata: all its slots
 # are taken ("busy"), or the tenant's byte budget is spent ("budget"). Any other counts as a failed try.
@@ -100,9 +101,20 @@ def failure_of(stage: Stage, worker_id: str, error: grpc.RpcError) -> StageFaile
     rule = _TABLE.get(code, _OTHER)
     remedy = rule.instead.get(stage, rule.remedy)
     sentence = f"worker {worker_id}: {code.name}: {details}"
+    if code is _C.UNAVAILABLE and refused_certificate(details):
+        sentence = (
+            f"worker {worker_id} shows a certificate that DOCEXPRESS_GRPC_CA has not signed, or that carries"
+            f" neither its address nor DOCEXPRESS_GRPC_SERVER_NAME ({details})"
+        )
     if stage == "ingest" and code in _GONE:
         sentence = f"the document is no longer stored, submit it again ({details})"
     return StageFailed(sentence, remedy, retryable=remedy is not Remedy.FAIL, avoid=rule.avoid)
+
+
+def insecure(stage: Stage, error: WorkerInsecure) -> StageFailed:
+    """What it means that a worker must not, or cannot, be called: as if it did not answer."""
+    rule = _TABLE[_C.UNAVAILABLE]
+    return StageFailed(str(error), rule.instead.get(stage, rule.remedy), avoid=rule.avoid)
 
 
 def _reason(error: grpc.RpcError) -> str | None:

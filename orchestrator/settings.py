@@ -10,6 +10,7 @@ from cache_store.exposition import check_address
 from cache_store.keys import check_tenant
 from cache_store.log_format import LogFormat, LogLevel
 from cache_store.settings import StoreSettings
+from cache_store.tls_files import AuthorityFile, HostName, PemFile, check_pair
 from orchestrator.documents import limits
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
@@ -26,6 +27,9 @@ class Settings(StoreSettings):
     `docexpress orchestrate` lets Prometheus scrape, without authentication; by default it does not.
     `task_events` tells Celery's monitors (Flower) of each task. `traces` sends spans over OTLP to where
     OpenTelemetry's own variables (OTEL_...) say.
+
+    `grpc_ca` (PEM) makes calls to workers use TLS, and only TLS; `grpc_cert` and `grpc_key` are shown to
+    workers that ask for a certificate. A worker's certificate carries its address, or `grpc_server_name`.
     """
 
     tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
@@ -65,6 +69,11 @@ class Settings(StoreSettings):
     log_level: LogLevel = "INFO"
     traces: bool = False
 
+    grpc_ca: AuthorityFile = None
+    grpc_cert: PemFile = None
+    grpc_key: PemFile = None
+    grpc_server_name: HostName = None
+
     @property
     def reading_limits(self) -> limits.ReadingLimits:
         return limits.ReadingLimits(
@@ -74,6 +83,13 @@ class Settings(StoreSettings):
             seconds=self.document_seconds_limit,
             memory_bytes=self.document_memory_limit,
         )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        check_pair(("GRPC_CERT", "GRPC_KEY"), self.grpc_cert, self.grpc_key)
+        if self.grpc_ca is None and (self.grpc_cert or self.grpc_server_name):
+            raise ValueError("DOCEXPRESS_GRPC_CA has to be set for TLS to workers")
+        return self
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:
