@@ -18,6 +18,8 @@ class Case:
     question    what to ask, or "" for a plain summary
     references  accepted answers, or summaries to compare with
     group       what the report shows apart: a length, a source, a depth in percent
+    depth       of a needle, in percent
+    evidence    what of the document answers, word for word; "" where that is not known
     """
 
     name: str
@@ -26,6 +28,7 @@ class Case:
     references: tuple[str, ...]
     group: str = ""
     depth: float | None = None
+    evidence: str = ""
 
 
 def read_set(path: Path, limit: int | None = None) -> list[Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from evaluation.bench import Bench
 from evaluation.cases import Case
 from evaluation.journal import Journal
 from evaluation.language import fidelity, log_probabilities, stream_likelihood
-from evaluation.methods import ByPolicy, MapReduce, Truncated, Uncompressed, Work, exact_policy
-from evaluation.passages_again import PassagesAgain
+from evaluation.methods import ByPolicy, MapReduce, OwnSegment, Truncated, Uncompressed, Work, exact_policy
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
@@ -75,21 +73,24 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     in_segments = Bench(bench.engine, 200)
     filler, fact = "The dog does not mind. " * 200, "Marmalade is the password of the reading club. "
     ids = in_segments.document_ids(filler[:1700] + fact + filler[:2300])
-    question = Work(tuple(ids), "What is the password?", 6, 100, "What is the password of the reading club?")
+    evidence = in_segments.span(filler[:1700] + fact + filler[:2300], fact)
+    assert in_segments.text(ids[slice(*evidence)]).strip() == fact.strip()
+    asked = "What is the password of the reading club?"
+    question = Work(tuple(ids), "What is the password?", 6, 100, asked, evidence)
     for ranking in RANKINGS:
-        method = Reread(ranking=ranking, segments=2, state_entries=300)
+        method = Reread(ranking=ranking, pieces=2, unit=200, state_entries=300)
         assert method.suits(in_segments, question)
-        assert method.answer(in_segments, question).text
+        answer = method.answer(in_segments, question)
+        assert answer.text
+        assert answer.rank == 1 if ranking == "words" else answer.rank >= 1
+    assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
+    assert OwnSegment().answer(in_segments, question).text
+    assert not OwnSegment().suits(in_segments, work(in_segments, 2100))
     body = ids[len(bench.engine.loaded.prompt.prefix_ids) :]
     texts = [in_segments.text(body[start : start + 200]) for start in range(0, len(body), 200)]
     assert "".join(texts) == filler[:1700] + fact + filler[:2300]
     scores = by_words(texts, question.question)
     assert "password" in texts[best(scores, 1)[0]]
-    again = PassagesAgain()
-    assert fact.strip() in in_segments.text(again.chosen(in_segments, question))
-    assert again.suits(in_segments, question)
-    assert again.answer(in_segments, question).text
-    assert not again.chosen(in_segments, dataclasses.replace(question, question="Xylophone?"))
 
 
 def test_two_rankings_together_prefer_what_both_like() -> None:
