@@ -15,7 +15,9 @@ from kernel_worker.sampling import Sampling
 from kernels.selection.observation import Observation, Probe
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.weighted_kv import WeightedKV
+from orchestrator.jobs import JobOptions
 
+PENALTY = JobOptions().repetition_penalty
 ROOM = 320  # positions left for an instruction and its answer
 
 
@@ -92,7 +94,7 @@ class Bench:
             reading.state,
             prompt.instruction_ids(instruction),
             positions=reading.positions,
-            sampling=Sampling(max_new_tokens=tokens),
+            sampling=Sampling(max_new_tokens=tokens, repetition_penalty=PENALTY),
         )
         text = prompt.tokenizer.detokenizer()
         return (

@@ -61,8 +61,11 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
     known.append(ByPolicy(policy="snapkv", parameters={"width": "15"}, label="snapkv (width 15)"))
     known += [ByPolicy(policy=name, aware=False) for name in BLIND]
     known += [ByPolicy(policy=name, aware=False) for name in AWARE]
-    known += [Reread("words", pieces, unit) for pieces, unit in WORDS]
-    known += [Reread(ranking, pieces) for ranking in ("likelihood", "both") for pieces in (1, 3)]
+    for last in (False, True):
+        known += [Reread("words", pieces, unit, last) for pieces, unit in WORDS]
+        known += [
+            Reread(ranking, pieces, 1024, last) for ranking in ("likelihood", "both") for pieces in (1, 2, 3)
+        ]
     return [method for method in known if names is None or method.name in names]
 
 

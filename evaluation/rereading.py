@@ -39,8 +39,8 @@ def both(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def best(scores: Sequence[float], count: int) -> list[int]:
-    """The `count` best places, in the order of the document."""
-    return sorted(sorted(range(len(scores)), key=lambda place: -scores[place])[:count])
+    """The `count` best places, the best one first."""
+    return sorted(range(len(scores)), key=lambda place: -scores[place])[:count]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Reread(Method):
     """Cuts the document into pieces, ranks them for the question, and reads the best ones exactly.
 
     ranking        by the question's words (BM25), by its likelihood over a sketch of each piece, or by both
-    pieces         read, in the order of the document
+    pieces         read
+    best_last      whether the best piece stands next to the question; else in the order of the document
     unit           tokens of a piece; sketches are of segments, whatever the unit
     entries        of a sketch
     state_entries  of the state that the segments follow on while their sketches are made
@@ -57,6 +58,7 @@ class Reread(Method):
     ranking: Ranking = "words"
     pieces: int = 3
     unit: int = 1024
+    best_last: bool = False
     entries: int = 128
     state_entries: int = 1024
     budgeted: bool = False
@@ -64,7 +66,8 @@ class Reread(Method):
     @property
     def name(self) -> str:  # type: ignore[override]
         sketched = "" if self.ranking == "words" else f", sketches of {self.entries}"
-        return f"read again by {self.ranking}{sketched}, {self.pieces} of {self.unit}"
+        last = ", best last" if self.best_last else ""
+        return f"read again by {self.ranking}{sketched}, {self.pieces} of {self.unit}{last}"
 
     def suits(self, bench: Bench, work: Work) -> bool:
         whole = self.ranking == "words" or self.unit == bench.segment_tokens
@@ -75,8 +78,9 @@ class Reread(Method):
         body = work.ids[len(opening) :]
         parts = [body[start : start + self.unit] for start in range(0, len(body), self.unit)]
         scores = self._scores(bench, work, parts)
-        again = [*opening, *(token for place in best(scores, self.pieces) for token in parts[place])]
-        answer = read_exactly(bench, again, work)
+        chosen = best(scores, self.pieces)
+        chosen = chosen[::-1] if self.best_last else sorted(chosen)
+        answer = read_exactly(bench, [*opening, *(token for place in chosen for token in parts[place])], work)
         if work.evidence is None:
             return answer
         holding = (work.evidence[0] - len(opening)) // self.unit

@@ -94,7 +94,7 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
 
 
 def test_two_rankings_together_prefer_what_both_like() -> None:
-    assert best(both([3, 2, 1, 0], [0, 2, 1, 3]), 2) == [0, 1]
+    assert best(both([3, 2, 1, 0], [0, 2, 1, 3]), 2) == [1, 0]
     assert both([1.0, 1.0], [2.0, 2.0])[0] == both([1.0, 1.0], [2.0, 2.0])[1]
 
 
