@@ -84,7 +84,7 @@ class Reread(Method):
         if work.evidence is None:
             return answer
         holding = (work.evidence[0] - len(opening)) // self.unit
-        return replace(answer, rank=sum(score > scores[holding] for score in scores) + 1)
+        return replace(answer, rank=best(scores, len(scores)).index(holding) + 1)
 
     def _scores(self, bench: Bench, work: Work, parts: Sequence[Sequence[int]]) -> list[float]:
         if self.ranking == "likelihood":
