@@ -11,6 +11,7 @@ from evaluation.cases import Case, read_set
 from evaluation.methods import ByPolicy, MapReduce, Method, OwnSegment, Truncated, Uncompressed
 from evaluation.needle_sentences import NEEDLES
 from evaluation.needles import needle_cases, own_haystack, read_needles
+from evaluation.product_rereading import ProductReread
 from evaluation.rereading import Reread
 from evaluation.tasks import Task, key_task, question_task, summary_task
 
@@ -62,6 +63,7 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
     known += [ByPolicy(policy=name, aware=False) for name in BLIND]
     known += [ByPolicy(policy=name, aware=False) for name in AWARE]
     for last in (False, True):
+        known += [ProductReread(passages, last) for passages in (1, 2, 3, 5, 12)]
         known += [Reread("words", pieces, unit, last) for pieces, unit in WORDS]
         known += [
             Reread(ranking, pieces, 1024, last) for ranking in ("likelihood", "both") for pieces in (1, 2, 3)

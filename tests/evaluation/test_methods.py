@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from evaluation.cases import Case
 from evaluation.journal import Journal
 from evaluation.language import fidelity, log_probabilities, stream_likelihood
 from evaluation.methods import ByPolicy, MapReduce, OwnSegment, Truncated, Uncompressed, Work, exact_policy
+from evaluation.product_rereading import ProductReread
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
@@ -83,6 +85,9 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
         answer = method.answer(in_segments, question)
         assert answer.text
         assert answer.rank == 1 if ranking == "words" else answer.rank >= 1
+    as_product = ProductReread(passages=2)
+    assert as_product.answer(in_segments, question).rank == 1
+    assert not as_product.answer(in_segments, replace(question, question="Zzyzx?")).text
     assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
     assert OwnSegment().answer(in_segments, question).text
     assert not OwnSegment().suits(in_segments, work(in_segments, 2100))
