@@ -24,6 +24,9 @@ from kernel_worker.engine import Engine
 from kernel_worker.errors import KernelWorkerError
 from kernel_worker.model import load_model
 
+_NEAR_WORDS = 5000
+"""A needle document of more words is beyond the window."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 for a wrong option or missing data."""
@@ -42,6 +45,9 @@ def _measure(options: argparse.Namespace) -> None:
     profile = PROFILES[options.profile]
     if options.cases is not None:
         profile = replace(profile, needle_cases=options.cases, far_cases=options.cases)
+    if options.words is not None:
+        near, far = ([n for n in options.words if (n <= _NEAR_WORDS) is within] for within in (True, False))
+        profile = replace(profile, needle_words=tuple(near), far_words=tuple(far))
     chosen = methods(options.methods)
     engine = Engine(load_model(options.model, device=options.device))
     about: dict[str, str | int] = {
@@ -124,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--over-window", action="store_true", help="only documents beyond the window")
     parser.add_argument("--wording", choices=sorted(WORDINGS), default="product", help="of the instructions")
     parser.add_argument("--cases", type=int, help="needle documents of each length")
+    parser.add_argument("--words", type=int, nargs="*", help="lengths of needle documents")
     parser.add_argument(
         "--segment-tokens", type=int, default=0, help="0: documents within the window are read in one piece"
     )
