@@ -42,13 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    profile = PROFILES[options.profile]
-    if options.cases is not None:
-        profile = replace(profile, needle_cases=options.cases, far_cases=options.cases)
-    if options.words is not None:
-        near, far = ([n for n in options.words if (n <= _NEAR_WORDS) is within] for within in (True, False))
-        profile = replace(profile, needle_words=tuple(near), far_words=tuple(far))
-    chosen = methods(options.methods)
+    profile, chosen = _profile(options), methods(options.methods)
     engine = Engine(load_model(options.model, device=options.device))
     about: dict[str, str | int] = {
         "model": engine.loaded.name,
@@ -75,6 +69,16 @@ def _measure(options: argparse.Namespace) -> None:
         if lines and find_spec("matplotlib"):
             draw(lines, journal, options.out)
         print(table)
+
+
+def _profile(options: argparse.Namespace) -> Profile:
+    profile = PROFILES[options.profile]
+    if options.cases is not None:
+        profile = replace(profile, needle_cases=options.cases, far_cases=options.cases)
+    if options.words is not None:
+        near, far = ([n for n in options.words if (n <= _NEAR_WORDS) is within] for within in (True, False))
+        profile = replace(profile, needle_words=tuple(near), far_words=tuple(far))
+    return profile
 
 
 def _all_work(
