@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from evaluation.bench import Bench
-from evaluation.methods import Answer, Method, Work, read_exactly
+from evaluation.methods import Answer, ByPolicy, Method, Work, read_exactly
 from kernel_worker.calls import Call
 from kernel_worker.stages.rank import BLOCKS, best_passages, read_blocks
 from kernel_worker.stages.reread import gap_ids
+from orchestrator.jobs import JobOptions
 
 Passage = tuple[int, int, float]
 """First block, last block + 1, score."""
@@ -22,7 +23,7 @@ class ProductReread(Method):
     best_last  whether the best one stands next to the question instead
     """
 
-    passages: int = 3
+    passages: int = JobOptions().reread
     best_last: bool = False
     budgeted: bool = False
 
@@ -34,14 +35,14 @@ class ProductReread(Method):
         return bool(work.question) and not bench.fits(len(work.ids))
 
     def answer(self, bench: Bench, work: Work) -> Answer:
-        """An empty text where no word of the question tells passages apart."""
+        """From the state of the product's policy where no word of the question tells passages apart."""
         loaded = bench.engine.loaded
         opening, size = loaded.prompt.prefix_ids, bench.segment_tokens // BLOCKS
         body = work.ids[len(opening) :]
         blocks = read_blocks(loaded.tokenizer, Call(), [bench.text(body)], work.question, size)
         passages = best_passages(blocks, self.passages)
         if not passages:
-            return Answer("", 0.0, 0.0, 0.0)
+            return ByPolicy(policy=JobOptions().policy, aware=False).answer(bench, work)
         if self.best_last:
             passages = sorted(passages, key=lambda passage: passage[2])
         ids = list(opening)

@@ -87,7 +87,8 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
         assert answer.rank == 1 if ranking == "words" else answer.rank >= 1
     as_product = ProductReread(passages=2)
     assert as_product.answer(in_segments, question).rank == 1
-    assert not as_product.answer(in_segments, replace(question, question="Zzyzx?")).text
+    nowhere = as_product.answer(in_segments, replace(question, question="Zzyzx?"))
+    assert (bool(nowhere.text), nowhere.rank) == (True, 0)
     assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
     assert OwnSegment().answer(in_segments, question).text
     assert not OwnSegment().suits(in_segments, work(in_segments, 2100))
