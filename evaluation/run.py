@@ -78,14 +78,14 @@ def _one(
 
 
 def book_windows(bench: Bench, folder: Path, count: int) -> Iterable[tuple[str, list[int]]]:
-    """`count` windows of each book, as long as the model's window, far apart."""
-    for path in sorted(folder.iterdir()):
-        text = path.read_text(encoding="utf-8")
-        for number in range(count):
+    """`count` windows of each book, as long as the model's window, far apart; one of each book in turn."""
+    texts = [(path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.iterdir())]
+    for number in range(count):
+        for name, text in texts:
             start = len(text) * (number + 1) // (count + 2)
             ids = bench.document_ids(text[start : start + 8 * bench.window])[: bench.window]
             if len(ids) == bench.window:
-                yield f"{path.stem}-{number}", ids
+                yield f"{name}-{number}", ids
 
 
 def run_fidelity(
