@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.errors import DataMissing
+
+_EVIDENCE = re.compile(r'evidence at \d+%: "(.*)"$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ def read_set(path: Path, limit: int | None = None) -> list[Case]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
+            cited = _EVIDENCE.search(row.get("source", ""))
+            evidence = cited[1] if cited and row["document"].count(cited[1]) == 1 else ""
+            references = tuple(row["references"])
             cases.append(
-                Case(row["id"], row["document"], row["query"] or "", tuple(row["references"]), path.stem)
+                Case(row["id"], row["document"], row["query"] or "", references, path.stem, evidence=evidence)
             )
     return cases[:limit]

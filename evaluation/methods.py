@@ -110,7 +110,7 @@ class OwnSegment(Method):
     budgeted: bool = False
 
     def suits(self, bench: Bench, work: Work) -> bool:
-        return work.evidence is not None and not bench.fits(len(work.ids))
+        return work.evidence is not None and len(work.ids) > bench.segment_tokens
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         if work.evidence is None:

@@ -32,7 +32,7 @@ class ProductReread(Method):
         return f"read again, {self.passages} passages" + (", best last" if self.best_last else "")
 
     def suits(self, bench: Bench, work: Work) -> bool:
-        return bool(work.question) and not bench.fits(len(work.ids))
+        return bool(work.question) and len(work.ids) > bench.segment_tokens
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         """From the state of the product's policy where no word of the question tells passages apart."""

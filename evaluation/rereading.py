@@ -71,7 +71,7 @@ class Reread(Method):
 
     def suits(self, bench: Bench, work: Work) -> bool:
         whole = self.ranking == "words" or self.unit == bench.segment_tokens
-        return bool(work.question) and whole and not bench.fits(len(work.ids))
+        return bool(work.question) and whole and len(work.ids) > bench.segment_tokens
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         opening = bench.engine.loaded.prompt.prefix_ids
