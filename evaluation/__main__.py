@@ -97,7 +97,8 @@ def _all_work(
         return
     if profile.book_windows and _wanted(options, "kl"):
         windows = book_windows(bench, options.data / "books", profile.book_windows)
-        run_fidelity(bench, journal, windows, chosen, (512, 1024, 2048))
+        budgets = (options.entries,) if options.entries else (512, 1024, 2048)
+        run_fidelity(bench, journal, windows, chosen, budgets)
     if profile.stream_tokens and _wanted(options, "stream"):
         text = (options.data / "books" / "war_and_peace.txt").read_text(encoding="utf-8")
         ids = bench.document_ids(text[: 6 * profile.stream_tokens])[: profile.stream_tokens]
