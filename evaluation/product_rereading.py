@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.bench import Bench
@@ -36,27 +37,33 @@ class ProductReread(Method):
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         """From the state of the product's policy where no word of the question tells passages apart."""
-        loaded = bench.engine.loaded
-        opening, size = loaded.prompt.prefix_ids, bench.segment_tokens // BLOCKS
-        body = work.ids[len(opening) :]
-        blocks = read_blocks(loaded.tokenizer, Call(), [bench.text(body)], work.question, size)
-        passages = best_passages(blocks, self.passages)
+        opening, size = bench.engine.loaded.prompt.prefix_ids, bench.segment_tokens // BLOCKS
+        body, gap = work.ids[len(opening) :], gap_ids(bench.engine.loaded)
+        passages = self._passages(bench, work.ids, work.question)
         if not passages:
             return ByPolicy(policy=JobOptions().policy, aware=False).answer(bench, work)
         if self.best_last:
             passages = sorted(passages, key=lambda passage: passage[2])
         ids = list(opening)
         for place, (first, stop, _) in enumerate(passages):
-            ids += [*(gap_ids(loaded) if place else ()), *body[first * size : stop * size]]
+            ids += [*(gap if place else ()), *body[first * size : stop * size]]
         answer = read_exactly(bench, ids, work)
         if work.evidence is None:
             return answer
-        start, end = ((token - len(opening)) / size for token in work.evidence)
-        return replace(answer, rank=_rank(passages, start, end))
+        return replace(answer, rank=self.place(bench, work.ids, work.question, work.evidence))
 
+    def place(self, bench: Bench, ids: Sequence[int], question: str, evidence: tuple[int, int]) -> int:
+        """Place by score of the passage with the evidence: after all where none has it, 0 without any."""
+        size, opening = bench.segment_tokens // BLOCKS, len(bench.engine.loaded.prompt.prefix_ids)
+        start, end = ((token - opening) / size for token in evidence)
+        ranked = sorted(self._passages(bench, ids, question), key=lambda passage: -passage[2])
+        holding = (
+            place for place, (first, stop, _) in enumerate(ranked, 1) if first <= start and end <= stop
+        )
+        return next(holding, len(ranked) + 1 if ranked else 0)
 
-def _rank(passages: list[Passage], start: float, end: float) -> int:
-    """Place, by score, of the passage that holds the blocks [start, end); after all where none does."""
-    ranked = sorted(passages, key=lambda passage: -passage[2])
-    holding = (place for place, (first, stop, _) in enumerate(ranked, 1) if first <= start and end <= stop)
-    return next(holding, len(passages) + 1)
+    def _passages(self, bench: Bench, ids: Sequence[int], question: str) -> list[Passage]:
+        loaded = bench.engine.loaded
+        text = bench.text(ids[len(loaded.prompt.prefix_ids) :])
+        blocks = read_blocks(loaded.tokenizer, Call(), [text], question, bench.segment_tokens // BLOCKS)
+        return best_passages(blocks, self.passages)

@@ -17,6 +17,7 @@ from evaluation.language import fidelity, log_probabilities, stream_likelihood
 from evaluation.methods import ByPolicy, MapReduce, OwnSegment, Truncated, Uncompressed, Work, exact_policy
 from evaluation.product_rereading import ProductReread
 from evaluation.profiles import AWARE, BLIND, methods
+from evaluation.ranks import rank
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
 from evaluation.tasks import question_task
@@ -89,6 +90,10 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     assert as_product.answer(in_segments, question).rank == 1
     nowhere = as_product.answer(in_segments, replace(question, question="Zzyzx?"))
     assert (bool(nowhere.text), nowhere.rank) == (True, 0)
+    assert rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], asked, (), evidence=fact)) == 1
+    assert (
+        rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], "Zzyzx?", (), evidence=fact)) == 0
+    )
     assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
     assert OwnSegment().answer(in_segments, question).text
     assert not OwnSegment().suits(in_segments, work(in_segments, 2100))
