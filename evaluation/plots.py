@@ -45,6 +45,9 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
         axis.set(
             title=f"{task}, {group}", xlabel="tokens for each entry kept", ylabel=_scale(task), xscale="log"
         )
+        ticks = sorted({round(point.compression, 1) for points in curves.values() for point in points})
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
         axis.legend(fontsize="x-small")
     path = folder / f"{task}.png"
     figure.savefig(path, dpi=110)
