@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -14,7 +15,9 @@ from kernel_worker.sampling import Sampling
 from kernels.selection.observation import Observation, Probe
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.weighted_kv import WeightedKV
+from orchestrator.jobs import JobOptions
 
+PENALTY = JobOptions().repetition_penalty
 ROOM = 320  # positions left for an instruction and its answer
 
 
@@ -39,6 +42,8 @@ class Bench:
     _segment: WeightedKV | None = None
     _segment_seconds: float = 0.0
     _observed: dict[Probe, tuple[Observation | None, float]] = field(default_factory=dict)
+    remembered: dict[Hashable, Any] = field(default_factory=dict)
+    """What methods keep of the document that they are at, for each other; emptied with every document."""
 
     @property
     def window(self) -> int:
@@ -52,6 +57,13 @@ class Bench:
         """The ids of the template's opening and the document."""
         prompt = self.engine.loaded.prompt
         return [*prompt.prefix_ids, *prompt.tokenizer.encode(document)]
+
+    def span(self, document: str, part: str) -> tuple[int, int]:
+        """Where the tokens of a part stand among the ids of its document."""
+        encode, opening = self.engine.loaded.prompt.tokenizer.encode, self.engine.loaded.prompt.prefix_ids
+        start = document.index(part)
+        before, up_to = (len(encode(document[:end])) for end in (start, start + len(part)))
+        return len(opening) + before, len(opening) + up_to
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of a document's ids."""
@@ -82,7 +94,7 @@ class Bench:
             reading.state,
             prompt.instruction_ids(instruction),
             positions=reading.positions,
-            sampling=Sampling(max_new_tokens=tokens),
+            sampling=Sampling(max_new_tokens=tokens, repetition_penalty=PENALTY),
         )
         text = prompt.tokenizer.detokenizer()
         return (

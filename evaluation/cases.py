@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.errors import DataMissing
+
+_EVIDENCE = re.compile(r'evidence at \d+%: "(.*)"$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Case:
     question    what to ask, or "" for a plain summary
     references  accepted answers, or summaries to compare with
     group       what the report shows apart: a length, a source, a depth in percent
+    depth       of a needle, in percent
+    evidence    what of the document answers, word for word; "" where that is not known
     """
 
     name: str
@@ -26,6 +31,7 @@ class Case:
     references: tuple[str, ...]
     group: str = ""
     depth: float | None = None
+    evidence: str = ""
 
 
 def read_set(path: Path, limit: int | None = None) -> list[Case]:
@@ -38,7 +44,10 @@ def read_set(path: Path, limit: int | None = None) -> list[Case]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
+            cited = _EVIDENCE.search(row.get("source", ""))
+            evidence = cited[1] if cited and row["document"].count(cited[1]) == 1 else ""
+            references = tuple(row["references"])
             cases.append(
-                Case(row["id"], row["document"], row["query"] or "", tuple(row["references"]), path.stem)
+                Case(row["id"], row["document"], row["query"] or "", references, path.stem, evidence=evidence)
             )
     return cases[:limit]

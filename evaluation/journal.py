@@ -17,6 +17,7 @@ class Result:
     compression  how many times fewer entries than tokens; 1 without compression
     score        1 or 0 for right or wrong, ROUGE-L for summaries, nats for language modelling
     text         the answer, for reading; "" where none is written
+    rank         place of the segment that answers among those ranked for the question; 0 where none are
     """
 
     task: str
@@ -32,6 +33,7 @@ class Result:
     prefill_seconds: float = 0.0
     probe_seconds: float = 0.0
     fold_seconds: float = 0.0
+    rank: int = 0
 
     @property
     def key(self) -> tuple[str, str, str, float]:

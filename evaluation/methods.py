@@ -11,6 +11,7 @@ from kernels.selection import make_policy
 from kernels.selection.policy import SelectionPolicy
 
 SEED = 20240501
+OWN_SEGMENT = "own segment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Work:
     """One document's ids, what to do, how many tokens the answer may have, and entries for who compresses.
 
     question  what the instruction asks, alone; "" for a plain summary
+    evidence  first and end place among the ids of what answers; None where that is not known
     """
 
     ids: tuple[int, ...]
@@ -25,16 +27,18 @@ class Work:
     answer_tokens: int
     entries: int
     question: str = ""
+    evidence: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text, and seconds of prefill, probe, fold, and writing."""
+    """The text, seconds of prefill, probe and fold, and the evidence's place among ranked pieces or 0."""
 
     text: str
     prefill_seconds: float
     probe_seconds: float
     fold_seconds: float
+    rank: int = 0
 
 
 class Method(ABC):
@@ -57,7 +61,8 @@ def exact_policy(bench: Bench) -> SelectionPolicy:
     return make_policy("exact", entries=bench.window, seed=SEED)
 
 
-def _exactly(bench: Bench, ids: Sequence[int], work: Work) -> Answer:
+def read_exactly(bench: Bench, ids: Sequence[int], work: Work) -> Answer:
+    """The answer from these ids alone, nothing of them compressed."""
     policy = exact_policy(bench)
     reading = bench.read(policy, ids, positions="original")
     return _written(bench, policy, reading, work)
@@ -79,7 +84,7 @@ class Uncompressed(Method):
         return bench.fits(len(work.ids))
 
     def answer(self, bench: Bench, work: Work) -> Answer:
-        return _exactly(bench, work.ids, work)
+        return read_exactly(bench, work.ids, work)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,26 @@ class Truncated(Method):
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         half = (bench.window - ROOM) // 2
-        return _exactly(bench, [*work.ids[:half], *work.ids[-half:]], work)
+        return read_exactly(bench, [*work.ids[:half], *work.ids[-half:]], work)
+
+
+@dataclass(frozen=True)
+class OwnSegment(Method):
+    """The segment with what answers, and nothing else: what the model can answer at all."""
+
+    name: str = OWN_SEGMENT
+    budgeted: bool = False
+
+    def suits(self, bench: Bench, work: Work) -> bool:
+        return work.evidence is not None and len(work.ids) > bench.segment_tokens
+
+    def answer(self, bench: Bench, work: Work) -> Answer:
+        if work.evidence is None:
+            raise ValueError("evidence is None; a method was asked for work that does not suit it")
+        opening, size = bench.engine.loaded.prompt.prefix_ids, bench.segment_tokens
+        first, end = (place - len(opening) for place in work.evidence)
+        start = max(first // size * size, end - size)  # evidence that a border cuts is read whole
+        return read_exactly(bench, [*opening, *work.ids[len(opening) :][start : start + size]], work)
 
 
 @dataclass(frozen=True)
@@ -113,10 +137,10 @@ class MapReduce(Method):
         body = work.ids[len(opening) :]
         length = min(self.chunk_tokens, bench.window - ROOM - len(opening))
         chunks = [body[start : start + length] for start in range(0, len(body), length)]
-        answers = [_exactly(bench, [*opening, *chunk], work) for chunk in chunks]
+        answers = [read_exactly(bench, [*opening, *chunk], work) for chunk in chunks]
         if len(answers) > 1:
             together = "\n\n".join(answer.text for answer in answers)
-            answers.append(_exactly(bench, bench.document_ids(together)[: bench.window - ROOM], work))
+            answers.append(read_exactly(bench, bench.document_ids(together)[: bench.window - ROOM], work))
         prefill = sum(answer.prefill_seconds for answer in answers)
         return replace(answers[-1], prefill_seconds=prefill)
 

@@ -1,7 +1,4 @@
-"""Needles in a haystack: own ones in the Python reference, which is everywhere, or those of a data folder.
-
-Every name in a needle is made up, so that no model knows the answer.
-"""
+"""Needles in a haystack: the Python reference, which is everywhere, or the text of a data folder."""
 
 from __future__ import annotations
 
@@ -9,77 +6,15 @@ import json
 import pydoc_data.topics
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
 from evaluation.cases import Case
 from evaluation.errors import DataMissing
+from evaluation.needle_sentences import Needle
 
 DEPTHS = (10.0, 30.0, 50.0, 70.0, 90.0)
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"”’)]*\s")
-
-
-@dataclass(frozen=True, slots=True)
-class Needle:
-    """A sentence out of place, what asks for it, and what answers."""
-
-    name: str
-    sentence: str
-    question: str
-    answers: tuple[str, ...]
-
-
-NEEDLES: tuple[Needle, ...] = (
-    Needle(
-        "bridge",
-        "The toll bridge at Harrowmere closes for repairs on the ninth of October.",
-        "On which day does the toll bridge at Harrowmere close for repairs?",
-        ("ninth of october", "october 9", "9 october", "october 9th", "october ninth"),
-    ),
-    Needle(
-        "violin",
-        "The old violin of Marta Quillen was sold to a dentist from Brackwater.",
-        "To whom was the old violin of Marta Quillen sold?",
-        ("dentist",),
-    ),
-    Needle(
-        "vault",
-        "The combination of the Selby vault is 48-13-77.",
-        "What is the combination of the Selby vault?",
-        ("48-13-77",),
-    ),
-    Needle(
-        "clock",
-        "The clock in the tower of Wexcombe runs eleven minutes fast.",
-        "How many minutes fast does the clock in the tower of Wexcombe run?",
-        ("eleven", "11"),
-    ),
-    Needle(
-        "statue",
-        "The statue in the square of Lindhavn was carved by Otto Verrel.",
-        "Who carved the statue in the square of Lindhavn?",
-        ("verrel",),
-    ),
-    Needle(
-        "train",
-        "The night train to Corvallen departs from platform fourteen.",
-        "From which platform does the night train to Corvallen depart?",
-        ("fourteen", "14"),
-    ),
-    Needle(
-        "gardener",
-        "In her will Lady Penhallow left the silver compass to her gardener.",
-        "To whom did Lady Penhallow leave the silver compass?",
-        ("gardener",),
-    ),
-    Needle(
-        "island",
-        "The survey found that the island of Norrey is made of green basalt.",
-        "What is the island of Norrey made of?",
-        ("basalt",),
-    ),
-)
 
 
 def own_haystack() -> list[str]:
@@ -130,15 +65,21 @@ def needle_cases(
     words: int,
     count: int,
     depths: Sequence[float] = DEPTHS,
+    *,
+    reworded: bool = False,
 ) -> list[Case]:
-    """`count` documents; needles, depths and places in the haystack vary, and are the same in every run."""
+    """`count` documents; needles, depths and places in the haystack vary, and are the same in every run.
+
+    reworded  asks in other words than those of the sentence
+    """
     cases = []
     for number in range(count):
         needle = needles[number % len(needles)]
-        depth = depths[(number * 3 + number // len(needles)) % len(depths)]
+        depth = depths[(number * 3 + number // len(needles) + words // 500) % len(depths)]
         first = number * 97 % len(paragraphs)
         turned = [*paragraphs[first:], *paragraphs[:first]]
         document = with_needle(turned, words, depth, needle.sentence)
-        name = f"{needle.name}-{words}-{number}"
-        cases.append(Case(name, document, needle.question, needle.answers, f"{words} words", depth))
+        name, question = f"{needle.name}-{words}-{number}", needle.reworded if reworded else needle.question
+        group = f"{words} words"
+        cases.append(Case(name, document, question, needle.answers, group, depth, needle.sentence))
     return cases

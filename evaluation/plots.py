@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,34 +14,40 @@ from evaluation.report import LOWER_IS_BETTER, Line
 
 
 def draw(lines: Sequence[Line], results: Iterable[Result], folder: Path) -> list[Path]:
-    """Writes one picture for each task and one heat map of the needles; returns their paths."""
+    """Writes one picture for each task and heat maps of the needles; returns their paths."""
     import matplotlib
 
     matplotlib.use("Agg")
     made = [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
-    heat = _heat_map(
-        [result for result in results if result.task == "needle" and result.depth is not None], folder
-    )
-    return [*made, *heat]
+    known = [result for result in results if result.depth is not None]
+    for task in sorted({result.task for result in known}):
+        made += _heat_maps(task, [result for result in known if result.task == task], folder)
+    return made
 
 
 def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
     from matplotlib import pyplot
 
-    groups = sorted({line.group for line in lines if line.task == task})
+    lines = [line for line in lines if line.task == task]
+    if task == "kl":  # its groups are budgets, that is, points of one curve
+        lines = [replace(line, group="books") for line in lines]
+    groups = sorted({line.group for line in lines})
     figure, axes = pyplot.subplots(
         1, len(groups), figsize=(6 * len(groups), 5), squeeze=False, layout="constrained"
     )
     for axis, group in zip(axes[0], groups, strict=True):
         curves: dict[str, list[Line]] = defaultdict(list)
         for line in lines:
-            if line.task == task and line.group == group:
+            if line.group == group:
                 curves[line.method].append(line)
         for method, points in sorted(curves.items()):
             _curve(axis, method, sorted(points, key=lambda point: point.compression))
         axis.set(
             title=f"{task}, {group}", xlabel="tokens for each entry kept", ylabel=_scale(task), xscale="log"
         )
+        ticks = sorted({round(point.compression, 1) for points in curves.values() for point in points})
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
         axis.legend(fontsize="x-small")
     path = folder / f"{task}.png"
     figure.savefig(path, dpi=110)
@@ -61,7 +68,7 @@ def _scale(task: str) -> str:
     return "nats, lower is better" if task in LOWER_IS_BETTER else "score, higher is better"
 
 
-def _heat_map(results: Sequence[Result], folder: Path) -> list[Path]:
+def _heat_maps(task: str, results: Sequence[Result], folder: Path) -> list[Path]:
     """Depth of the needle against method, one picture for each compression."""
     from matplotlib import pyplot
 
@@ -77,11 +84,11 @@ def _heat_map(results: Sequence[Result], folder: Path) -> list[Path]:
         ]
         figure, axis = pyplot.subplots(figsize=(7, 1 + 0.3 * len(methods)), layout="constrained")
         image = axis.imshow(table, vmin=0, vmax=1, cmap="RdYlGn", aspect="auto")
-        axis.set(title=f"needles found, {compression}× compression", xlabel="depth in the document, percent")
+        axis.set(title=f"{task}: found, {compression}× compression", xlabel="depth in the document, percent")
         axis.set_xticks(range(len(depths)), [f"{depth:g}" for depth in depths])
         axis.set_yticks(range(len(methods)), methods)
         figure.colorbar(image)
-        path = folder / f"needle-{compression}x.png"
+        path = folder / f"{task}-{compression}x.png"
         figure.savefig(path, dpi=110)
         pyplot.close(figure)
         made.append(path)

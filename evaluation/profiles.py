@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from evaluation.cases import Case, read_set
-from evaluation.methods import ByPolicy, MapReduce, Method, Truncated, Uncompressed
-from evaluation.needles import NEEDLES, needle_cases, own_haystack, read_needles
-from evaluation.passages_again import PassagesAgain
-from evaluation.rereading import RANKINGS, Reread
+from evaluation.methods import ByPolicy, MapReduce, Method, OwnSegment, Truncated, Uncompressed
+from evaluation.needle_sentences import NEEDLES
+from evaluation.needles import needle_cases, own_haystack, read_needles
+from evaluation.product_rereading import ProductReread
+from evaluation.rereading import Reread
 from evaluation.tasks import Task, key_task, question_task, summary_task
 
 Half = Literal["choose", "report", "all"]
@@ -21,6 +22,10 @@ AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages", 
 """Policies that can look at the instruction while they read."""
 BLIND = ("streaming", "uniform", "express", "compactor", "keydiff", "knorm", "kvzip")
 """Policies that look at the document alone."""
+WORDS = ((1, 1024), (2, 1024), (3, 1024), (2, 512), (3, 512), (4, 512), (6, 512), (4, 256), (8, 256))
+"""Pieces to read again, and the tokens of a piece, where pieces are ranked by words."""
+REWORDED = "far-needle-reworded"
+"""The task whose questions share no word with what answers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +51,23 @@ class Profile:
 
 
 SHORT = Profile("short", (4, 16), (1000,), 4, 2, 0, (), 0, 1024, 1, 0)
-FULL = Profile("full", (4, 8, 16, 32), (2300, 4400), 60, 20, 20, (9500, 19000, 48000), 24, 1024, 4, 65536)
+FULL = Profile("full", (4, 8, 16, 32), (2150, 4150), 60, 20, 20, (9500, 19000, 48000), 24, 1024, 4, 65536)
 PROFILES = {profile.name: profile for profile in (SHORT, FULL)}
 
 
 def methods(names: Sequence[str] | None = None) -> list[Method]:
     """Baselines first, then all policies, those that can be told the instruction in both ways."""
-    known: list[Method] = [Uncompressed(), Truncated(), MapReduce()]
+    known: list[Method] = [Uncompressed(), OwnSegment(), Truncated(), MapReduce()]
     known += [ByPolicy(policy=name, aware=True) for name in AWARE]
+    known.append(ByPolicy(policy="snapkv", parameters={"width": "15"}, label="snapkv (width 15)"))
     known += [ByPolicy(policy=name, aware=False) for name in BLIND]
     known += [ByPolicy(policy=name, aware=False) for name in AWARE]
-    known.append(PassagesAgain())
-    known += [Reread(ranking=ranking) for ranking in RANKINGS]
+    for last in (False, True):
+        known += [ProductReread(passages, last) for passages in (1, 2, 3, 5, 12)]
+        known += [Reread("words", pieces, unit, last) for pieces, unit in WORDS]
+        known += [
+            Reread(ranking, pieces, 1024, last) for ranking in ("likelihood", "both") for pieces in (1, 2, 3)
+        ]
     return [method for method in known if names is None or method.name in names]
 
 
@@ -89,8 +99,10 @@ def far_tasks(profile: Profile, data: Path | None, half: Half) -> list[Task]:
     if data is None or not profile.far_words:
         return []
     paragraphs, needles = read_needles(data / "needle")
+    count = profile.far_cases
     made = [
-        question_task("far-needle", _half(needle_cases(paragraphs, needles, words, profile.far_cases), half))
+        question_task(name, _half(needle_cases(paragraphs, known, words, count, reworded=reworded), half))
+        for name, known, reworded in (("far-needle", (*needles, *NEEDLES), False), (REWORDED, NEEDLES, True))
         for words in profile.far_words
     ]
     return _joined(made)

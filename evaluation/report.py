@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from evaluation.journal import Result
+from evaluation.methods import OWN_SEGMENT
+from evaluation.profiles import REWORDED
 from evaluation.statistics import bootstrap, wilson
 
-UNCOMPRESSED = "uncompressed"
-BINARY = frozenset({"needle", "far-needle", "nq_multidoc_qa", "pd_qa", "kv_retrieval"})
+WHOLE = frozenset({"uncompressed", OWN_SEGMENT})
+"""What the model can answer at all: from the whole document, or from the segment alone that answers."""
+BINARY = frozenset({"needle", "far-needle", REWORDED, "nq_multidoc_qa", "pd_qa", "kv_retrieval"})
 LOWER_IS_BETTER = frozenset({"kl", "stream"})
 
 
@@ -20,9 +23,12 @@ class Line:
     """One method on one group of cases.
 
     score, low, high   mean and its 95% interval: Wilson for right or wrong, bootstrap otherwise
-    kept               of the cases that the uncompressed model got right, the share still right, with its
-                       interval; None where that model cannot run, or nothing is right or wrong
-    lost, gained       right by the uncompressed model and wrong here, and the other way round
+    kept               of the cases that the uncompressed model got right, or beyond the window the model with
+                       nothing but the segment that answers, the share still right, with its interval; None
+                       where neither was run, or nothing is right or wrong
+    lost, gained       right by that model and wrong here, and the other way round
+    first, in_three    share of the cases whose segment that answers was ranked first, among the first three;
+                       None where nothing was ranked
     prefill_seconds    mean; selection_share is the time of probes and folds against it
     """
 
@@ -40,6 +46,8 @@ class Line:
     kept_high: float
     lost: int
     gained: int
+    first: float | None
+    in_three: float | None
     prefill_seconds: float
     probe_share: float
     fold_share: float
@@ -52,7 +60,7 @@ def summarized(results: Iterable[Result]) -> list[Line]:
     for result in results:
         compression = float(round(result.compression)) if result.task != "kl" else result.compression
         cells[result.task, result.group, result.method, compression].append(result)
-        if result.method == UNCOMPRESSED:
+        if result.method in WHOLE:
             truth[result.task, result.case] = result.score
     lines = [_line(*key, found, truth) for key, found in cells.items()]
     sign = {True: 1.0, False: -1.0}
@@ -82,6 +90,7 @@ def _line(
     known = [(truth[task, r.case], r.score) for r in found if (task, r.case) in truth] if binary else []
     before = [after for was, after in known if was == 1.0]
     kept_low, kept_high = wilson(int(sum(before)), len(before))
+    ranks = [result.rank for result in found if result.rank]
     prefill = fmean(result.prefill_seconds for result in found)
     return Line(
         task,
@@ -98,6 +107,8 @@ def _line(
         kept_high,
         sum(was == 1.0 and now == 0.0 for was, now in known),
         sum(was == 0.0 and now == 1.0 for was, now in known),
+        fmean(rank == 1 for rank in ranks) if ranks else None,
+        fmean(rank <= 3 for rank in ranks) if ranks else None,
         prefill,
         fmean(result.probe_seconds for result in found) / prefill if prefill else 0.0,
         fmean(result.fold_seconds for result in found) / prefill if prefill else 0.0,
@@ -121,18 +132,20 @@ def as_table(lines: Iterable[Line]) -> str:
                 "",
                 f"## {line.task}, {line.group} ({better})",
                 "",
-                "| compression | method | cases | score | 95% | kept | lost | gained | probe | fold |",
-                "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+                "| compression | method | cases | score | 95% | kept | lost | gained | first, in three |"
+                " read s | probe | fold |",
+                "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             ]
         kept = (
             "–"
             if line.kept is None
             else f"{line.kept:.2f} of {line.kept_of} ({line.kept_low:.2f}–{line.kept_high:.2f})"
         )
+        ranked = "–" if line.first is None else f"{line.first:.2f}, {line.in_three:.2f}"
         text.append(
             f"| {line.compression:g}× | {line.method} | {line.cases} | {line.score:.3f} |"
-            f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} |"
-            f" {line.probe_share:.0%} | {line.fold_share:.0%} |"
+            f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} | {ranked} |"
+            f" {line.prefill_seconds:.1f} | {line.probe_share:.0%} | {line.fold_share:.0%} |"
         )
     return "\n".join(text).strip() + "\n"
 
@@ -140,7 +153,10 @@ def as_table(lines: Iterable[Line]) -> str:
 EXPLANATION = """\
 compression: tokens of the document for each entry kept, per KV head and layer; 1× is no compression.
 score: share of right answers, ROUGE-L, or nats (KL to the uncompressed model, negative log-likelihood).
-kept: of the answers that the uncompressed model got right, the share that stayed right.
+kept: of the answers that the uncompressed model got right (beyond the window: the model with nothing but the
+segment that answers), the share that stayed right.
 lost, gained: answers that turned from right to wrong, and from wrong to right, against that model.
+first, in three: share of the cases whose segment that answers was ranked first, or among the first three.
+read s: seconds of reading.
 probe, fold: time of observing and of selecting, against the time of reading.
 """

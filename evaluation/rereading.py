@@ -1,16 +1,16 @@
-"""Reading again: segments are ranked for a question by their sketches or by its words; the best are read."""
+"""Reading again: pieces are ranked for a question by their sketches or by its words; the best are read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import bm25s
 import torch
 
 from evaluation.bench import Bench
-from evaluation.methods import SEED, Answer, Method, Work, exact_policy
+from evaluation.methods import SEED, Answer, Method, Work, read_exactly
 from kernel_worker.ranking import question_likelihoods
 from kernels.selection import make_policy
 from kernels.sketch import sketch
@@ -39,60 +39,81 @@ def both(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def best(scores: Sequence[float], count: int) -> list[int]:
-    """The `count` best places, in the order of the document."""
-    return sorted(sorted(range(len(scores)), key=lambda place: -scores[place])[:count])
+    """The `count` best places, the best one first."""
+    return sorted(range(len(scores)), key=lambda place: -scores[place])[:count]
 
 
 @dataclass(frozen=True)
 class Reread(Method):
-    """Reads the document once, not knowing the question, leaves a sketch of each segment, then reads again.
+    """Cuts the document into pieces, ranks them for the question, and reads the best ones exactly.
 
+    ranking        by the question's words (BM25), by its likelihood over a sketch of each piece, or by both
+    pieces         read
+    best_last      whether the best piece stands next to the question; else in the order of the document
+    unit           tokens of a piece; sketches are of segments, whatever the unit
     entries        of a sketch
-    segments       read again, exactly, in the order of the document
     state_entries  of the state that the segments follow on while their sketches are made
     """
 
-    ranking: Ranking = "likelihood"
+    ranking: Ranking = "words"
+    pieces: int = 3
+    unit: int = 1024
+    best_last: bool = False
     entries: int = 128
-    segments: int = 3
     state_entries: int = 1024
     budgeted: bool = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
         sketched = "" if self.ranking == "words" else f", sketches of {self.entries}"
-        return f"read again by {self.ranking}{sketched}"
+        last = ", best last" if self.best_last else ""
+        return f"read again by {self.ranking}{sketched}, {self.pieces} of {self.unit}{last}"
 
     def suits(self, bench: Bench, work: Work) -> bool:
-        return not bench.fits(len(work.ids))
+        whole = self.ranking == "words" or self.unit == bench.segment_tokens
+        return bool(work.question) and whole and len(work.ids) > bench.segment_tokens
 
     def answer(self, bench: Bench, work: Work) -> Answer:
         opening = bench.engine.loaded.prompt.prefix_ids
         body = work.ids[len(opening) :]
-        size = bench.segment_tokens
-        pieces = [body[start : start + size] for start in range(0, len(body), size)]
-        chosen = best(self._scores(bench, work, pieces), self.segments)
-        again = [*opening, *(token for place in chosen for token in pieces[place])]
-        policy = exact_policy(bench)
-        reading = bench.read(policy, again, positions="original")
-        text = bench.write(policy, reading, work.instruction, work.answer_tokens)
-        return Answer(text, reading.prefill_seconds, 0.0, 0.0)
+        parts = [body[start : start + self.unit] for start in range(0, len(body), self.unit)]
+        scores = self._scores(bench, work, parts)
+        chosen = best(scores, self.pieces)
+        chosen = chosen[::-1] if self.best_last else sorted(chosen)
+        answer = read_exactly(bench, [*opening, *(token for place in chosen for token in parts[place])], work)
+        if work.evidence is None:
+            return answer
+        holding = (work.evidence[0] - len(opening)) // self.unit
+        return replace(answer, rank=best(scores, len(scores)).index(holding) + 1)
 
-    def _scores(self, bench: Bench, work: Work, pieces: Sequence[Sequence[int]]) -> list[float]:
+    def _scores(self, bench: Bench, work: Work, parts: Sequence[Sequence[int]]) -> list[float]:
         if self.ranking == "likelihood":
-            return self._likelihoods(bench, work, pieces)
-        words = by_words([bench.text(piece) for piece in pieces], work.question)
-        return words if self.ranking == "words" else both(self._likelihoods(bench, work, pieces), words)
+            return self._likelihoods(bench, work, parts)
+        words = by_words([bench.text(part) for part in parts], work.question)
+        return words if self.ranking == "words" else both(self._likelihoods(bench, work, parts), words)
 
-    def _likelihoods(self, bench: Bench, work: Work, pieces: Sequence[Sequence[int]]) -> list[float]:
+    def _likelihoods(self, bench: Bench, work: Work, parts: Sequence[Sequence[int]]) -> list[float]:
+        engine = bench.engine
+        opening, sketches = self._sketches(bench, work, parts)
+        return question_likelihoods(engine.loaded, opening, sketches, work.question)
+
+    def _sketches(
+        self, bench: Bench, work: Work, parts: Sequence[Sequence[int]]
+    ) -> tuple[WeightedKV, list[WeightedKV]]:
+        """The entries of the template's opening and a sketch of each part, read once for all methods."""
+        key = (work.ids, self.entries, self.state_entries)
+        if key in bench.remembered:
+            known: tuple[WeightedKV, list[WeightedKV]] = bench.remembered[key]
+            return known
         engine, policy = bench.engine, make_policy("streaming", entries=self.state_entries, seed=SEED)
-        loaded = engine.loaded
-        opening = engine.prefill(policy, engine.empty_state(), loaded.prompt.prefix_ids, positions="dense")
+        first = engine.loaded.prompt.prefix_ids
+        opening = engine.prefill(policy, engine.empty_state(), first, positions="dense")
         sketches: list[WeightedKV] = []
         with torch.inference_mode():
             state = policy.fold(engine.empty_state(), opening)
-            for number, piece in enumerate(pieces):
-                segment = engine.prefill(policy, state, piece, positions="dense")
+            for number, part in enumerate(parts):
+                segment = engine.prefill(policy, state, part, positions="dense")
                 sketches.append(sketch(segment, self.entries, seed=SEED + number))
                 state = policy.fold(state, segment)
-        return question_likelihoods(loaded, opening, sketches, work.question)
+        bench.remembered[key] = opening, sketches
+        return opening, sketches

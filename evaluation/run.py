@@ -19,28 +19,36 @@ ENDING = 512
 
 
 def run_task(
-    bench: Bench, journal: Journal, task: Task, methods: Sequence[Method], compressions: Sequence[float]
+    bench: Bench,
+    journal: Journal,
+    task: Task,
+    methods: Sequence[Method],
+    compressions: Sequence[float],
+    entries: int = 0,
 ) -> None:
-    """Every method at every compression on every case of a task with answers in words."""
+    """Every method on every case of a task with answers in words.
+
+    At every compression, or with `entries` entries whatever the document's length, where that is not 0.
+    """
     for number, case in enumerate(task.cases):
         ids = tuple(bench.document_ids(case.document))
+        evidence = bench.span(case.document, case.evidence) if case.evidence else None
+        bench.remembered.clear()
         for method in methods:
-            for compression in compressions if method.budgeted else [1.0]:
-                entries = max(1, round(len(ids) / compression))
-                work = Work(ids, task.instruction(case), task.answer_tokens, entries, case.question)
+            for compression in _compressions(method, len(ids), compressions, entries):
+                budget = entries or max(1, round(len(ids) / compression))
+                instruction = task.instruction(case)
+                work = Work(ids, instruction, task.answer_tokens, budget, case.question, evidence)
                 _one(bench, journal, task, case, method, work, compression)
         log.info("%s: %d of %d", task.name, number + 1, len(task.cases))
 
 
-def run_fixed(bench: Bench, journal: Journal, task: Task, methods: Sequence[Method], entries: int) -> None:
-    """The same at a fixed number of entries, whatever the length of the document."""
-    for number, case in enumerate(task.cases):
-        ids = tuple(bench.document_ids(case.document))
-        for method in methods:
-            work = Work(ids, task.instruction(case), task.answer_tokens, entries, case.question)
-            compression = len(ids) / entries if method.budgeted else 1.0
-            _one(bench, journal, task, case, method, work, compression)
-        log.info("%s: %d of %d", task.name, number + 1, len(task.cases))
+def _compressions(
+    method: Method, tokens: int, compressions: Sequence[float], entries: int
+) -> Sequence[float]:
+    if not method.budgeted:
+        return [1.0]
+    return [tokens / entries] if entries else compressions
 
 
 def _one(
@@ -50,34 +58,34 @@ def _one(
     if key in journal or not method.suits(bench, work):
         return
     answer = method.answer(bench, work)
-    journal.add(
-        Result(
-            task.name,
-            case.group,
-            case.name,
-            method.name,
-            compression,
-            work.entries if method.budgeted else 0,
-            task.score(answer.text, case.references),
-            answer.text,
-            case.depth,
-            len(work.ids),
-            answer.prefill_seconds,
-            answer.probe_seconds,
-            answer.fold_seconds,
-        )
+    result = Result(
+        task=task.name,
+        group=case.group,
+        case=case.name,
+        method=method.name,
+        compression=compression,
+        entries=work.entries if method.budgeted else 0,
+        score=task.score(answer.text, case.references),
+        text=answer.text,
+        depth=case.depth,
+        tokens=len(work.ids),
+        prefill_seconds=answer.prefill_seconds,
+        probe_seconds=answer.probe_seconds,
+        fold_seconds=answer.fold_seconds,
+        rank=answer.rank,
     )
+    journal.add(result)
 
 
 def book_windows(bench: Bench, folder: Path, count: int) -> Iterable[tuple[str, list[int]]]:
-    """`count` windows of each book, as long as the model's window, far apart."""
-    for path in sorted(folder.iterdir()):
-        text = path.read_text(encoding="utf-8")
-        for number in range(count):
+    """`count` windows of each book, as long as the model's window, far apart; one of each book in turn."""
+    texts = [(path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.iterdir())]
+    for number in range(count):
+        for name, text in texts:
             start = len(text) * (number + 1) // (count + 2)
             ids = bench.document_ids(text[start : start + 8 * bench.window])[: bench.window]
             if len(ids) == bench.window:
-                yield f"{path.stem}-{number}", ids
+                yield f"{name}-{number}", ids
 
 
 def run_fidelity(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evaluation.cases import Case
 from evaluation.scoring import contains_any, rouge_l
-from orchestrator.prompts import QUESTION, SUMMARY, SUMMARY_FOR_QUERY
+from evaluation.wordings import WORDINGS, Wording
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,14 @@ class Task:
     answer_tokens: int
     binary: bool
     score: Callable[[str, Sequence[str]], float]
+    wording: Wording = WORDINGS["product"]
 
     def instruction(self, case: Case) -> str:
         if self.binary:
-            return QUESTION.format(question=case.question)
-        return SUMMARY_FOR_QUERY.format(query=case.question) if case.question else SUMMARY
+            return self.wording.question.format(question=case.question)
+        if case.question:
+            return self.wording.summary_for_query.format(query=case.question)
+        return self.wording.summary
 
 
 def question_task(name: str, cases: Sequence[Case]) -> Task:

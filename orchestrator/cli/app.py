@@ -134,6 +134,18 @@ def doctor(as_json: opt.Json = False) -> None:
     raise typer.Exit(run_doctor(as_json=as_json))
 
 
+@app.command(
+    rich_help_panel=_LOOKING,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def evaluate(context: typer.Context) -> None:
+    """Measure on this machine what compression costs in quality; `evaluate --help` lists the options."""
+    from orchestrator.cli import services
+
+    services.evaluate(context.args)
+
+
 @app.command(rich_help_panel=_RUNNING)
 def plan(
     model: Annotated[

@@ -1,4 +1,4 @@
-"""The processes: worker, orchestrate, up."""
+"""The processes: worker, orchestrate, up, and evaluate."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def worker(settings: dict[str, str | None]) -> NoReturn:
     # Not imported but executed: this package must not need what a worker needs.
     os.execve(  # noqa: S606 - a shell is not wanted
         sys.executable, [sys.executable, "-m", "kernel_worker"], os.environ | given
+    )
+
+
+def evaluate(arguments: list[str]) -> NoReturn:
+    """Become `python -m evaluation` with these arguments."""
+    for needed in ("evaluation", "torch", "bm25s", "rouge_score"):
+        if importlib.util.find_spec(needed) is None:
+            raise UsageProblem(f"there is no {needed}: install docexpress[worker,evaluation]")
+    sys.stdout.flush()
+    # Not imported but executed: this package must not need what a model needs.
+    os.execv(  # noqa: S606 - a shell is not wanted
+        sys.executable, [sys.executable, "-m", "evaluation", *arguments]
     )
 
 

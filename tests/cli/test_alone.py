@@ -44,6 +44,12 @@ def test_it_starts_and_stops_everything_and_the_state_stays(
     assert json.loads(answer.stdout)["prefill_tokens"] == 0
 
 
+def test_evaluate_hands_its_arguments_over(cli: CommandLine) -> None:
+    done = cli.run("evaluate", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "--profile" in done.stdout
+
+
 def test_a_model_that_is_none_is_bad_input(cli: CommandLine, document: Path) -> None:
     done = cli.run("summarize", document, "--model", "no-such-model", "--quiet")
     assert (done.returncode, done.stdout) == (2, ""), done.stderr

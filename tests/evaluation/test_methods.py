@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from evaluation.bench import Bench
 from evaluation.cases import Case
 from evaluation.journal import Journal
 from evaluation.language import fidelity, log_probabilities, stream_likelihood
-from evaluation.methods import ByPolicy, MapReduce, Truncated, Uncompressed, Work, exact_policy
-from evaluation.passages_again import PassagesAgain
+from evaluation.methods import ByPolicy, MapReduce, OwnSegment, Truncated, Uncompressed, Work, exact_policy
+from evaluation.product_rereading import ProductReread
 from evaluation.profiles import AWARE, BLIND, methods
+from evaluation.ranks import rank
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
 from evaluation.run import run_task
 from evaluation.tasks import question_task
@@ -75,25 +76,36 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     in_segments = Bench(bench.engine, 200)
     filler, fact = "The dog does not mind. " * 200, "Marmalade is the password of the reading club. "
     ids = in_segments.document_ids(filler[:1700] + fact + filler[:2300])
-    question = Work(tuple(ids), "What is the password?", 6, 100, "What is the password of the reading club?")
+    evidence = in_segments.span(filler[:1700] + fact + filler[:2300], fact)
+    assert in_segments.text(ids[slice(*evidence)]).strip() == fact.strip()
+    asked = "What is the password of the reading club?"
+    question = Work(tuple(ids), "What is the password?", 6, 100, asked, evidence)
     for ranking in RANKINGS:
-        method = Reread(ranking=ranking, segments=2, state_entries=300)
+        method = Reread(ranking=ranking, pieces=2, unit=200, state_entries=300)
         assert method.suits(in_segments, question)
-        assert method.answer(in_segments, question).text
+        answer = method.answer(in_segments, question)
+        assert answer.text
+        assert answer.rank == 1 if ranking == "words" else answer.rank >= 1
+    as_product = ProductReread(passages=2)
+    assert as_product.answer(in_segments, question).rank == 1
+    nowhere = as_product.answer(in_segments, replace(question, question="Zzyzx?"))
+    assert (bool(nowhere.text), nowhere.rank) == (True, 0)
+    assert rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], asked, (), evidence=fact)) == 1
+    assert (
+        rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], "Zzyzx?", (), evidence=fact)) == 0
+    )
+    assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
+    assert OwnSegment().answer(in_segments, question).text
+    assert not OwnSegment().suits(in_segments, work(in_segments, 2100))
     body = ids[len(bench.engine.loaded.prompt.prefix_ids) :]
     texts = [in_segments.text(body[start : start + 200]) for start in range(0, len(body), 200)]
     assert "".join(texts) == filler[:1700] + fact + filler[:2300]
     scores = by_words(texts, question.question)
     assert "password" in texts[best(scores, 1)[0]]
-    again = PassagesAgain()
-    assert fact.strip() in in_segments.text(again.chosen(in_segments, question))
-    assert again.suits(in_segments, question)
-    assert again.answer(in_segments, question).text
-    assert not again.chosen(in_segments, dataclasses.replace(question, question="Xylophone?"))
 
 
 def test_two_rankings_together_prefer_what_both_like() -> None:
-    assert best(both([3, 2, 1, 0], [0, 2, 1, 3]), 2) == [0, 1]
+    assert best(both([3, 2, 1, 0], [0, 2, 1, 3]), 2) == [1, 0]
     assert both([1.0, 1.0], [2.0, 2.0])[0] == both([1.0, 1.0], [2.0, 2.0])[1]
 
 

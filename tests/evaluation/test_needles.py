@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.needles import NEEDLES, needle_cases, own_haystack, with_needle
+from evaluation.needle_sentences import NEEDLES, Needle
+from evaluation.needles import needle_cases, own_haystack, with_needle
+from evaluation.rereading import by_words
 from evaluation.scoring import contains_any, normalized
 
 
@@ -15,6 +17,7 @@ def test_each_document_holds_its_needle_once_and_near_its_depth() -> None:
     assert len({case.document for case in cases}) == 12
     for case in cases:
         sentence = sentences[case.name.split("-")[0]]
+        assert case.evidence == sentence
         assert case.document.count(sentence) == 1
         assert 850 < len(case.document.split()) < 1300
         found = 100 * case.document.index(sentence) / len(case.document)
@@ -28,6 +31,15 @@ def test_answers_stand_in_the_needles_and_nowhere_else() -> None:
         assert contains_any(needle.sentence, needle.answers), needle.name
         assert not contains_any(needle.question, needle.answers), needle.name
         assert normalized(needle.sentence) not in normalized(text), needle.name
+
+
+@pytest.mark.parametrize("needle", NEEDLES, ids=lambda needle: needle.name)
+def test_no_word_of_a_sentence_helps_to_find_it_by_other_words(needle: Needle) -> None:
+    score, none = by_words([needle.sentence, "Nothing to see here."], needle.reworded)
+    assert (score, none) == (0.0, 0.0)
+    assert needle.reworded
+    assert not contains_any(needle.reworded, needle.answers)
+    assert by_words([needle.sentence, "Nothing to see here."], needle.question)[0] > 0
 
 
 @pytest.mark.parametrize("depth", [0.0, 100.0])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from evaluation.journal import Result
+from evaluation.methods import OWN_SEGMENT
 from evaluation.plots import draw
 from evaluation.report import as_json, as_table, summarized
 
@@ -32,6 +33,20 @@ def test_flips_are_counted_in_both_directions() -> None:
     assert (round(line.probe_share, 6), round(line.fold_share, 6)) == (0.1, 0.05)
     assert lines["kl", "snapkv"].kept is None
     assert 0.0 < lines["kl", "snapkv"].low < 0.2 < lines["kl", "snapkv"].high
+
+
+def test_beyond_the_window_the_segment_that_answers_is_the_measure() -> None:
+    rows = []
+    for number, (alone, again, rank) in enumerate([(1, 1, 1), (1, 0, 4), (0, 1, 2)]):
+        case = f"c{number}"
+        rows.append(Result("far-needle", "g", case, OWN_SEGMENT, 1.0, 0, alone))
+        rows.append(Result("far-needle", "g", case, "words", 1.0, 0, again, rank=rank))
+    lines = {line.method: line for line in summarized(rows)}
+    line = lines["words"]
+    assert (line.kept, line.kept_of, line.lost, line.gained) == (0.5, 2, 1, 1)
+    assert (line.first, line.in_three) == (1 / 3, 2 / 3)
+    assert lines[OWN_SEGMENT].first is None
+    assert "| 0.33, 0.67 |" in as_table([line])
 
 
 def test_table_json_and_pictures(tmp_path: Path) -> None:
