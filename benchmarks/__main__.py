@@ -19,7 +19,7 @@ QUICK = {
     "store": [],
 }
 SLOW = {
-    "express_long": ["express", "--lengths", "65536,131072"],
+    "express_long": ["express", "--lengths", "32768,131072"],
     "express_half_million": [
         "express",
         "--heads",
@@ -27,7 +27,7 @@ SLOW = {
         "--rounds",
         "1",
         "--lengths",
-        "65536,131072,262144,524288",
+        "65536,131072,524288",
     ],
     "error": ["halving", "error"],
     "long_document": ["long_document"],
