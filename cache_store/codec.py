@@ -66,6 +66,22 @@ def decode(
     return CompressedKV(WeightedKV(**tensors), seen, scores)
 
 
+def decode_weights(span: Span, part: bytes, seen: int) -> tuple[Tensor, Tensor]:
+    """Token indices (int64) and weights (float32) of the entries in one part, both [kv_heads * entries].
+
+    Raises ValueError where the part holds none, or indices beyond the `seen` tokens of the state.
+    """
+    found = _loaded(span, part)
+    if not {"tokens", "weights"} <= found.keys():
+        raise ValueError(f"a part of layer {span.layer} has no tokens or weights")
+    tokens, weights = found["tokens"].flatten().long(), found["weights"].flatten()
+    if len(tokens) != len(weights):
+        raise ValueError(f"a part of layer {span.layer} has {len(tokens)} tokens and {len(weights)} weights")
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < seen:
+        raise ValueError(f"a part of layer {span.layer} names tokens beyond the {seen} that were read")
+    return tokens, weights
+
+
 def _unfilled(shape: StateShape) -> dict[str, Tensor]:
     rows, dtype = (shape.layers, shape.kv_heads, shape.entries), _DTYPES[shape.dtype]
     tensors = {
@@ -78,10 +94,7 @@ def _unfilled(shape: StateShape) -> dict[str, Tensor]:
 
 
 def _fill(tensors: Mapping[str, Tensor], span: Span, part: bytes) -> None:
-    try:
-        found = load(part)
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"a part of layer {span.layer} is not safetensors: {error}") from error
+    found = _loaded(span, part)
     if found.keys() != tensors.keys():
         raise ValueError(f"a part of layer {span.layer} holds {sorted(found)}, not {sorted(tensors)}")
     for name, whole in tensors.items():
@@ -95,3 +108,11 @@ def _fill(tensors: Mapping[str, Tensor], span: Span, part: bytes) -> None:
         # Bytes by numpy, which copies in this thread: torch would spread each small copy over all cores, and
         # wait there for whatever else keeps them busy.
         np.copyto(place.view(torch.uint8).numpy(), tensor.view(torch.uint8).numpy())
+
+
+def _loaded(span: Span, part: bytes) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load(part)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"a part of layer {span.layer} is not safetensors: {error}") from error
+    return tensors

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from pydantic import JsonValue, ValidationError
+from torch import Tensor
 
-from cache_store.codec import decode, encode, shape_of
+from cache_store.codec import decode, decode_weights, encode, shape_of
 from cache_store.errors import FormatMismatch, ObjectDamaged
 from cache_store.layout import StateMeta, StateShape, state_meta
 from cache_store.manifest import Manifest, first_problem
@@ -78,8 +80,34 @@ def load_with_meta(
     if expect is not None:
         _check_shape(name, meta.shape, expect)
     parts = store.parts(kind, name, manifest=manifest)
-    try:
+    with _dropping(store, kind, name):
         return decode(meta.shape, meta.seen, parts, device), meta
+
+
+def read_weights(
+    store: CacheStore, name: str, plan: Plan
+) -> tuple[StateMeta, Iterator[tuple[Tensor, Tensor]]]:
+    """What the manifest says of a state, and of each part its token indices and weights, see
+    `decode_weights`. One part is held at a time, and nothing goes to a device. Raises as `load_state`.
+    """
+    manifest = store.manifest("state", name)
+    meta = read_meta(store, manifest)
+    _check_plan(name, meta.plan, plan)
+
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        for span, part in zip(meta.shape.spans(), store.parts("state", name, manifest=manifest), strict=True):
+            with _dropping(store, "state", name):
+                found = decode_weights(span, part, meta.seen)
+            yield found
+
+    return meta, parts()
+
+
+@contextmanager
+def _dropping(store: CacheStore, kind: str, name: str) -> Iterator[None]:
+    """Drops a state whose parts turn out not to be what its manifest says. Raises ObjectDamaged then."""
+    try:
+        yield
     except ValueError as error:
         store.delete(kind, name)
         raise ObjectDamaged(

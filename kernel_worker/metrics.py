@@ -69,6 +69,8 @@ class Metrics:
                 case pb.PrefillEvent(done=done) if answer.HasField("done"):
                     self._work.labels("prefill").observe(done.seconds)
                     self._read.inc(done.tokens)
+                case pb.EvidenceResponse():
+                    self._work.labels("evidence").observe(answer.seconds)
                 case pb.RankResponse():
                     self._work.labels("rank").observe(answer.seconds)
                 case pb.CompressResponse():

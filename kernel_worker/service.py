@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import grpc
@@ -11,6 +12,7 @@ from kernel_worker.sampling import Sampling
 from kernel_worker.stages.compress import compress
 from kernel_worker.stages.decode import DecodeEvent, DecodeRequest, Finished, Rereading, Started, decode
 from kernel_worker.stages.desk import Desk, invalid_arguments
+from kernel_worker.stages.evidence import EvidenceRequest, evidence
 from kernel_worker.stages.ingest import ingest
 from kernel_worker.stages.prefill import PrefillEvent, Progress, prefill
 from kernel_worker.stages.rank import Passage, RankRequest, rank
@@ -68,6 +70,20 @@ class KernelWorkerService(pb_grpc.KernelWorkerServicer):
         with answering(context) as call:
             ranked = rank(self._desk, call, ranking_of(request))
             return pb.RankResponse(passages=map(passage_message, ranked.passages), seconds=ranked.seconds)
+
+    def Evidence(self, request: pb.EvidenceRequest, context: grpc.ServicerContext) -> pb.EvidenceResponse:
+        with answering(context) as call:
+            wanted = EvidenceRequest(
+                tenant=request.tenant,
+                plan=plan_of(request.plan, positions=request.plan.positions),
+                document=request.document,
+                tokens=request.tokens,
+                state=request.state,
+                bins=request.bins,
+            )
+            found = evidence(self._desk, call, wanted)
+            bins = (pb.EvidenceBin(**dataclasses.asdict(part)) for part in found.bins)
+            return pb.EvidenceResponse(bins=bins, seconds=found.seconds)
 
     def Decode(self, request: pb.DecodeRequest, context: grpc.ServicerContext) -> Iterator[pb.DecodeEvent]:
         with answering(context) as call:

@@ -9,6 +9,7 @@
     ├── JobFailed            a result was asked of a failed job; carries `reason`, `retryable`, `invalid`
     ├── JobCancelled         a result was asked of a cancelled job
     ├── JobStoreUnavailable  Redis (jobs, events, queues) cannot be reached
+    ├── WorkerUnavailable    no worker that could answer does so at the moment
     └── StageError           inside a stage; never leaves a task
         ├── ClaimLost        the job was cancelled, or another worker took the stage over
         ├── PoolBusy         workers of the model are registered, all of them are busy
@@ -87,6 +88,10 @@ class JobCancelled(OrchestratorError):
 
 class JobStoreUnavailable(OrchestratorError):
     """Redis (jobs, events, queues) cannot be reached."""
+
+
+class WorkerUnavailable(OrchestratorError):
+    """No worker that could answer does so at the moment; a little later one may."""
 
 
 class StageError(OrchestratorError):

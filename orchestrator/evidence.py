@@ -19,7 +19,10 @@ def passage_texts(store: CacheStore, document: str, passages: Sequence[Mapping[s
     Raises what `read_document` raises.
     """
     texts, at = [""] * len(passages), 0
+    end = max((passage["end"] for passage in passages), default=0)
     for part in read_document(store, document):
+        if at >= end:
+            break
         for place, passage in enumerate(passages):
             texts[place] += part[max(0, passage["start"] - at) : max(0, passage["end"] - at)]
         at += len(part)

@@ -55,6 +55,7 @@ class JobStore:
         self._settings = settings
         self._transition = client.register_script(scripts.TRANSITION)
         self._cancel = client.register_script(scripts.CANCEL)
+        self._remove = client.register_script(scripts.REMOVE)
         self._beat = client.register_script(scripts.BEAT)
         self._emit = client.register_script(scripts.EMIT)
         self._token = client.register_script(scripts.WRITE_PIECE)
@@ -150,6 +151,13 @@ class JobStore:
         if done < 0:
             raise UnknownJob(job_id)
         return done == 1
+
+    def remove(self, tenant: str, job_id: str) -> bool:
+        """Deletes all that there is of a finished job; False if it is not finished, or not there."""
+        keys = JobKeys(tenant, job_id)
+        written = [keys.record, keys.claim, keys.events, keys.tokens, job_keys.jobs(tenant)]
+        with job_store_errors(self.client):
+            return int(self._remove(keys=written, args=[job_id])) == 1
 
     def beat(self, job: Job, claim: str, worker_id: str | None) -> bool:
         """Renews a claim, and with it the reservation of a worker; False if the claim is no longer ours."""

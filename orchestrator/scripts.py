@@ -91,6 +91,16 @@ return 1
 """
 )
 
+# KEYS: record, claim, events, tokens, jobs of the tenant.  ARGV: id
+# Returns 1 deleted, 0 it has not ended yet or is not there.
+REMOVE = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if status ~= '"done"' and status ~= '"failed"' and status ~= '"cancelled"' then return 0 end
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+redis.call('ZREM', KEYS[5], ARGV[1])
+return 1
+"""
+
 # KEYS: record, claim, [reservations].  ARGV: claim (JSON), claim, life in ms, member, reservation's life in s
 # Returns 1, or 0 when the claim is no longer ours.
 BEAT = """

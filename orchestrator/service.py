@@ -27,6 +27,7 @@ from orchestrator.state_view import StateInfo, StateView
 from orchestrator.stores import Stores
 
 if TYPE_CHECKING:
+    from orchestrator.state_evidence import Evidence, EvidenceFinder
     from orchestrator.tasks import CelerySender
 
 __all__ = ["Service", "StateInfo"]
@@ -129,6 +130,31 @@ class Service:
         passages = self.result(job_id).reread_segments
         return passage_texts(self._store, self.job(job_id).document, passages) if passages else []
 
+    def evidence(self, job_id: str, bins: int = 1024) -> Evidence:
+        """What of its document the state of a finished job holds, in at most `bins` equal parts of the
+        document; a worker with the job's model finds out.
+
+        Raises UnknownJob, NotFinished, JobFailed, JobCancelled, WorkerUnavailable; ObjectMissing where the
+        state or the document is stored no longer.
+        """
+        job = self.job(job_id)
+        submission.require_result(job)
+        return self._evidence.find(job, bins)
+
+    def document_text(self, job_id: str, start: int, end: int) -> str:
+        """Characters [start, end) of the text of a job's document, or as many of them as there are.
+
+        Raises UnknownJob, ObjectMissing.
+        """
+        (text,) = passage_texts(self._store, self.job(job_id).document, [{"start": start, "end": end}])
+        return text
+
+    def remove(self, job_id: str) -> None:
+        """Cancels the job and deletes its record, events and text, for good. Its document and its state,
+        which other jobs may share, stay until they expire. Raises UnknownJob."""
+        self._jobs.cancel(self._tenant, job_id)
+        self._jobs.remove(self._tenant, job_id)
+
     def states(self) -> list[StateInfo]:
         """The tenant's stored states, the newest first."""
         return self._view().all()
@@ -168,7 +194,7 @@ class Service:
 
         Raises ValueError for a name that is none.
         """
-        _ = self._sender  # so that it is shared, too
+        _ = self._sender, self._evidence  # so that they are shared, too
         view = copy.copy(self)
         view._tenant = check_tenant(tenant)
         return view
@@ -177,6 +203,8 @@ class Service:
         """Gives the connections back."""
         if "_sender" in self.__dict__:
             self._sender.close()
+        if "_evidence" in self.__dict__:
+            self._evidence.close()
         self._client.close()
         self._stores.close()
 
@@ -199,6 +227,13 @@ class Service:
         from orchestrator.tasks import CelerySender
 
         return CelerySender(make_app(self._settings))
+
+    @cached_property
+    def _evidence(self) -> EvidenceFinder:
+        # gRPC, too: nothing else here talks to workers.
+        from orchestrator.state_evidence import EvidenceFinder
+
+        return EvidenceFinder(self._pool, self._settings)
 
     def __enter__(self) -> Self:
         return self

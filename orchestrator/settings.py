@@ -49,6 +49,7 @@ class Settings(StoreSettings):
     compress_deadline: Seconds = 600.0
     decode_deadline: Seconds = 1800.0
     release_deadline: Seconds = 5.0
+    evidence_deadline: Seconds = 60.0
     keepalive_seconds: Seconds = 20.0
     keepalive_timeout_seconds: Seconds = 10.0
 

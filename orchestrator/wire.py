@@ -77,6 +77,31 @@ class WorkerInfo(Wire):
     version: str
 
 
+class EvidenceBinInfo(Wire):
+    """A part of a document, characters [start, end) of its text. `entries` of its `tokens` are kept in the
+    state, with `weight` altogether: means over all layers and KV heads."""
+
+    start: int
+    end: int
+    tokens: int
+    weight: float
+    entries: float
+
+
+class EvidenceInfo(Wire):
+    """What of a document a state holds: equal parts, in order, which together are the document."""
+
+    bins: list[EvidenceBinInfo]
+
+
+class TextInfo(Wire):
+    """Characters [start, end) of a document's text."""
+
+    start: int
+    end: int
+    text: str
+
+
 class ErrorInfo(Wire):
     """The object under "error" of every answer from 400 on; `param` names the field that is wrong."""
 

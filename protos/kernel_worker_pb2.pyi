@@ -215,6 +215,44 @@ class TokenSpan(_message.Message):
     count: int
     def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
+class EvidenceRequest(_message.Message):
+    __slots__ = ("tenant", "plan", "document", "tokens", "state", "bins")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    plan: StatePlan
+    document: str
+    tokens: str
+    state: str
+    bins: int
+    def __init__(self, tenant: _Optional[str] = ..., plan: _Optional[_Union[StatePlan, _Mapping]] = ..., document: _Optional[str] = ..., tokens: _Optional[str] = ..., state: _Optional[str] = ..., bins: _Optional[int] = ...) -> None: ...
+
+class EvidenceResponse(_message.Message):
+    __slots__ = ("bins", "seconds")
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    bins: _containers.RepeatedCompositeFieldContainer[EvidenceBin]
+    seconds: float
+    def __init__(self, bins: _Optional[_Iterable[_Union[EvidenceBin, _Mapping]]] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class EvidenceBin(_message.Message):
+    __slots__ = ("start", "end", "tokens", "weight", "entries")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    tokens: int
+    weight: float
+    entries: float
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., tokens: _Optional[int] = ..., weight: _Optional[float] = ..., entries: _Optional[float] = ...) -> None: ...
+
 class DecodeRequest(_message.Message):
     __slots__ = ("tenant", "plan", "state", "instruction", "max_new_tokens", "temperature", "top_p", "seed", "repetition_penalty", "tokens", "reread")
     TENANT_FIELD_NUMBER: _ClassVar[int]

@@ -71,6 +71,11 @@ class KernelWorkerStub:
                 request_serializer=protos_dot_kernel__worker__pb2.RankRequest.SerializeToString,
                 response_deserializer=protos_dot_kernel__worker__pb2.RankResponse.FromString,
                 _registered_method=True)
+        self.Evidence = channel.unary_unary(
+                '/docexpress.v1.KernelWorker/Evidence',
+                request_serializer=protos_dot_kernel__worker__pb2.EvidenceRequest.SerializeToString,
+                response_deserializer=protos_dot_kernel__worker__pb2.EvidenceResponse.FromString,
+                _registered_method=True)
         self.Decode = channel.unary_stream(
                 '/docexpress.v1.KernelWorker/Decode',
                 request_serializer=protos_dot_kernel__worker__pb2.DecodeRequest.SerializeToString,
@@ -133,6 +138,13 @@ class KernelWorkerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Evidence(self, request, context):
+        """What of a document a stored state holds, in equal parts of the document. Reads no keys and no values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Decode(self, request, context):
         """Writes text from a stored state, or from passages that it reads again. Cancelling the call ends it.
         """
@@ -174,6 +186,11 @@ def add_KernelWorkerServicer_to_server(servicer, server):
                     servicer.Rank,
                     request_deserializer=protos_dot_kernel__worker__pb2.RankRequest.FromString,
                     response_serializer=protos_dot_kernel__worker__pb2.RankResponse.SerializeToString,
+            ),
+            'Evidence': grpc.unary_unary_rpc_method_handler(
+                    servicer.Evidence,
+                    request_deserializer=protos_dot_kernel__worker__pb2.EvidenceRequest.FromString,
+                    response_serializer=protos_dot_kernel__worker__pb2.EvidenceResponse.SerializeToString,
             ),
             'Decode': grpc.unary_stream_rpc_method_handler(
                     servicer.Decode,
@@ -333,6 +350,33 @@ class KernelWorker:
             '/docexpress.v1.KernelWorker/Rank',
             protos_dot_kernel__worker__pb2.RankRequest.SerializeToString,
             protos_dot_kernel__worker__pb2.RankResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Evidence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/docexpress.v1.KernelWorker/Evidence',
+            protos_dot_kernel__worker__pb2.EvidenceRequest.SerializeToString,
+            protos_dot_kernel__worker__pb2.EvidenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

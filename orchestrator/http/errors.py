@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.NotFinished, 409, "job_not_finished"),
     (errors.JobCancelled, 409, "job_cancelled"),
     (errors.JobStoreUnavailable, 503, "store_unavailable"),
+    (errors.WorkerUnavailable, 503, "worker_unavailable"),
     (store.ObjectMissing, 404, "not_found"),
     (store.ObjectDamaged, 404, "not_found"),
     (store.FormatMismatch, 409, "format_mismatch"),

@@ -84,16 +84,7 @@ class StageContext:
 
     def plan(self) -> StatePlan:
         """The plan of the job's states; positions and fingerprint as far as they are known."""
-        options = self.job.options
-        return StatePlan(
-            model_fingerprint=self.job.model_fingerprint,
-            policy=options.policy,
-            cache_entries=options.cache_entries,
-            segment_tokens=options.segment_tokens,
-            seed=self.job.plan_seed,
-            positions=self.job.positions or options.positions,
-            parameters=dict(options.policy_parameters),
-        )
+        return plan_of(self.job)
 
     def stored_state(self, name: str) -> tuple[Manifest, StateMeta]:
         """What is known of a stored state. Raises StageFailed (back to ingest) when it is gone or damaged."""
@@ -110,6 +101,20 @@ class StageContext:
 def beginning(job: Job) -> dict[str, Any]:
     """Where a job is when it is claimed: a decode that reads again begins with that."""
     return place(job) | ({"stage": REREAD} if job.stage == "decode" and job.passages else {})
+
+
+def plan_of(job: Job) -> StatePlan:
+    """The plan of a job's states; positions and fingerprint as far as they are known."""
+    options = job.options
+    return StatePlan(
+        model_fingerprint=job.model_fingerprint,
+        policy=options.policy,
+        cache_entries=options.cache_entries,
+        segment_tokens=options.segment_tokens,
+        seed=job.plan_seed,
+        positions=job.positions or options.positions,
+        parameters=dict(options.policy_parameters),
+    )
 
 
 def place(job: Job) -> dict[str, Any]:

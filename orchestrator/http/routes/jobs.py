@@ -18,9 +18,12 @@ from orchestrator.http.errors import Problem, problem_of
 from orchestrator.http.streams import EventStreamResponse, job_events
 from orchestrator.jobs import Job, JobOptions
 from orchestrator.service import Service
-from orchestrator.wire import JobInfo
+from orchestrator.wire import EvidenceInfo, JobInfo, TextInfo
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+MAX_BINS = 4096
+MAX_CHARACTERS = 16_384
+MAX_PLACE = 2**40
 _JSON_BODY = {"application/json": {"schema": JobRequest.model_json_schema()}}
 
 
@@ -81,10 +84,36 @@ def events(
         return EventStreamResponse(job_events(api, service, job_id, after))
 
 
+@router.get("/{job_id}/evidence")
+def evidence(
+    job_id: str, service: TheService, bins: Annotated[int, Query(ge=1, le=MAX_BINS)] = 1024
+) -> EvidenceInfo:
+    """What of its document the state of a finished job holds, in so many equal parts of the document."""
+    return EvidenceInfo.model_validate(service.evidence(job_id, bins))
+
+
+@router.get("/{job_id}/document")
+def document(
+    job_id: str,
+    service: TheService,
+    start: Annotated[int, Query(ge=0, le=MAX_PLACE)] = 0,
+    count: Annotated[int, Query(ge=1, le=MAX_CHARACTERS)] = MAX_CHARACTERS,
+) -> TextInfo:
+    """A piece of the text of the job's document: `count` characters from `start` on, or what there is."""
+    text = service.document_text(job_id, start, start + count)
+    return TextInfo(start=start, end=start + len(text), text=text)
+
+
 @router.delete("/{job_id}")
 def cancel(job_id: str, service: TheService) -> JobInfo:
     """Cancels the job; one that has ended stays as it is."""
     return job_info(service.cancel(job_id))
+
+
+@router.delete("/{job_id}/record", status_code=204)
+def remove(job_id: str, service: TheService) -> None:
+    """Cancels the job and deletes it for good; its document and state stay until they expire."""
+    service.remove(job_id)
 
 
 @router.post(
