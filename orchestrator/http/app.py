@@ -18,7 +18,7 @@ from orchestrator.http.guard import Guard
 from orchestrator.http.headers import SecurityHeaders
 from orchestrator.http.limits import BodyLimit
 from orchestrator.http.openai import routes as openai
-from orchestrator.http.routes import health, jobs, metrics, states, workers
+from orchestrator.http.routes import health, jobs, metrics, page, states, workers
 from orchestrator.http.settings import ApiSettings
 from orchestrator.http.traces import Traces
 from orchestrator.service import Service
@@ -42,6 +42,7 @@ def create_app(settings: ApiSettings, *, keys_required: bool = True) -> FastAPI:
     errors.install(app)
     for router in (jobs.router, states.router, workers.router, health.router, metrics.router, openai.router):
         app.include_router(router)
+    page.install(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(Guard, keys_required=keys_required or settings.require_keys)
