@@ -35,8 +35,11 @@ def text_of(mark: str, sentences: int = 12) -> str:
 
 
 def talkative_model() -> LoadedModel:
-    """A tiny model that never ends a text: the logit of its end token is 0, and some other one is higher."""
-    loaded = tiny_loaded()
+    """A tiny model that never ends a text: the logit of its end token is 0, and some other one is higher.
+
+    Its window holds a question and some passages that are read again.
+    """
+    loaded = tiny_loaded(max_position_embeddings=512)
     with torch.no_grad():
         loaded.model.lm_head.weight[END_OF_TURN] = 0.0
     return loaded

@@ -63,8 +63,9 @@ export function goTo(passage) {
 /** Heats from 0 to 1; the root lets what is little be seen beside what is much. */
 function heats() {
   const values = view.bins.map(MEASURES[byId("measure").value]);
-  const most = values.reduce((before, value) => Math.max(before, value), 0);
-  return values.map((value) => (most > 0 ? Math.sqrt(value / most) : 0));
+  const kept = values.filter((value) => value > 0).sort((one, other) => one - other);
+  const most = kept[Math.floor(0.95 * kept.length)]; // a few outliers do not make all else pale
+  return values.map((value) => (value > 0 ? Math.min(1, Math.sqrt(value / most)) : 0));
 }
 
 function draw() {
