@@ -97,7 +97,7 @@ def api_beside(
     from orchestrator.http.server import BackgroundServer
 
     with BackgroundServer(_settings(connection), bound) as server:
-        note(f"The HTTP API is at {server.url}.")
+        note(f"The web page and the HTTP API are at {server.url}.")
 
         def check() -> None:
             connection.check()

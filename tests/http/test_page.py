@@ -75,11 +75,13 @@ def test_from_a_file_to_summary_evidence_and_answer(page: Page, http: httpx.Clie
     assert text[-200:] in (page.locator("#passage").text_content() or "")
     drawn = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, 1).data.some(x => x > 0)"
     assert page.locator("#strip-heat").evaluate(drawn)
-    page.get_by_label("Show").select_option("entries")
     assert bins[-1]["entries"] == bins[-1]["tokens"]  # and so the last one is as dark as can be
     expect(page.locator("#passage .here")).to_have_css("background-color", "rgba(28, 93, 153, 0.55)")
     strip.press("Home")
     expect(page.locator("#passage .here")).to_have_text(text[: bins[0]["end"]])
+    before = page.locator("#passage").inner_html()
+    page.get_by_label("Show").select_option("weight")
+    expect(page.locator("#passage")).not_to_have_js_property("innerHTML", before)
 
     page.get_by_label("Ask about the document").fill("What does sentence 7 tell of?")
     page.get_by_role("button", name="Ask", exact=True).click()
@@ -88,7 +90,11 @@ def test_from_a_file_to_summary_evidence_and_answer(page: Page, http: httpx.Clie
     asked = http.get("/v1/jobs").json()[0]
     expect(answer.locator(".written")).to_have_text(asked["result"]["answer"], use_inner_text=False)
     passages = asked["result"]["reread_segments"]
+    assert passages
     expect(answer.locator(".passages li")).to_have_count(len(passages))
+    answer.locator(".passages button").last.click()
+    expect(page.locator("#strip-marks div")).to_have_count(len(passages))
+    expect(page.locator("#passage .again")).not_to_have_count(0)
     page.reload()
     expect(answer.locator(".written")).to_have_text(asked["result"]["answer"])
 
@@ -213,6 +219,8 @@ def test_jobs_are_watched_cancelled_and_deleted(page: Page, http: httpx.Client, 
     job = submit(http, text_of("endless", 40), max_new_tokens=ENDLESS, title="the endless one")
     page.goto(f"{url}/#/jobs/{job['id']}")
     expect(page.locator("#job-stages [aria-current=step]")).to_have_text("writing")
+    shown = page.locator("#job-stages li:visible")
+    expect(shown).to_have_text(["tokens", "reading", "compressing", "writing"])
     expect(page.locator("#job-text")).not_to_be_empty()
     expect(page.locator("#job-status")).to_have_attribute("aria-live", "polite")
     page.locator("#job-cancel").click()

@@ -8,9 +8,10 @@ import { Strip } from "./strip.js";
 
 const BINS = 1024;
 const READ_AFTER_MS = 150; // of rest: moving along the strip asks for no text
+// What is shown of a bin, and how dark a part of the most is. Shares span three powers of ten, weights do not.
 const MEASURES = {
-  weight: (bin) => bin.weight / bin.tokens,
-  entries: (bin) => bin.entries / bin.tokens,
+  entries: { of: (bin) => bin.entries / bin.tokens, dark: Math.sqrt },
+  weight: { of: (bin) => bin.weight / bin.tokens, dark: (part) => part },
 };
 
 let strip = null;
@@ -40,11 +41,11 @@ export function clearEvidence() {
 export async function showEvidence(job, signal) {
   try {
     const { bins } = await call(`/v1/jobs/${job.id}/evidence?bins=${BINS}`, { signal });
-    view = { job, bins, passages: job.result.reread_segments ?? [], signal };
+    view = { job, bins, passages: [], signal };
     byId("evidence").hidden = false;
     draw();
-    strip.setPassages(view.passages);
-    goTo(view.passages[0] ?? { start: 0 });
+    const passages = job.result.reread_segments ?? [];
+    goTo(passages[0] ?? { start: 0 }, passages);
   } catch (error) {
     if (!signal.aborted) {
       byId("evidence").hidden = false;
@@ -53,19 +54,22 @@ export async function showEvidence(job, signal) {
   }
 }
 
-/** Moves to a passage of the document, {start} in characters. */
-export function goTo(passage) {
+/** Marks `passages` of the document, {start, end} in characters, and moves to one of them. */
+export function goTo(passage, passages) {
   if (view !== null) {
+    view.passages = passages;
+    strip.setPassages(passages);
     strip.goTo(strip.binAt(passage.start));
   }
 }
 
-/** Heats from 0 to 1; the root lets what is little be seen beside what is much. */
+/** Heats from 0 to 1. */
 function heats() {
-  const values = view.bins.map(MEASURES[byId("measure").value]);
+  const measure = MEASURES[byId("measure").value];
+  const values = view.bins.map(measure.of);
   const kept = values.filter((value) => value > 0).sort((one, other) => one - other);
   const most = kept[Math.floor(0.95 * kept.length)]; // a few outliers do not make all else pale
-  return values.map((value) => (value > 0 ? Math.min(1, Math.sqrt(value / most)) : 0));
+  return values.map((value) => (value > 0 ? measure.dark(Math.min(1, value / most)) : 0));
 }
 
 function draw() {
@@ -92,11 +96,20 @@ async function readHere() {
     const nodes = await shadedText(asked, heats(), place);
     if (view === asked && strip.place === place) {
       byId("passage").replaceChildren(...nodes);
+      scrollToPlace(byId("passage"));
       byId("evidence-error").textContent = "";
     }
   } catch (error) {
     if (view === asked) {
       byId("evidence-error").textContent = error.message;
     }
+  }
+}
+
+function scrollToPlace(passage) {
+  const here = passage.querySelector(".here");
+  if (here !== null) {
+    const below = here.getBoundingClientRect().top - passage.getBoundingClientRect().top;
+    passage.scrollTop += below - passage.clientHeight / 3;
   }
 }

@@ -33,6 +33,7 @@ export async function showJob(id, onChange, focus) {
   const { signal } = leave;
   shown = id;
   clear();
+  byId("submit").hidden = id !== null;
   if (id === null) {
     return;
   }
@@ -94,6 +95,7 @@ function onConnection(there) {
 function onProgress(progress) {
   for (const item of byId("job-stages").children) {
     const where = progress.where(item.dataset.stage);
+    item.hidden = where === "none";
     item.classList.toggle("past", where === "past");
     if (where === "now") {
       item.setAttribute("aria-current", "step");

@@ -6,14 +6,14 @@ import { count } from "./format.js";
 
 const EXCERPT = 240;
 
-/** A list for `result.reread_segments`; `onChoose(passage)` is called when one is chosen. */
+/** A list for `result.reread_segments`; `onChoose(passage, all)` is called when one is chosen. */
 export function passageList(job, onChoose) {
   const found = job.result?.reread_segments ?? [];
   const list = make("ul", { class: "passages" });
   for (const passage of found) {
     const place = `Read again: characters ${count(passage.start)} to ${count(passage.end)}`;
     const excerpt = make("span");
-    const choose = button(place, () => onChoose(passage));
+    const choose = button(place, () => onChoose(passage, found));
     choose.append(make("br"), excerpt);
     list.append(make("li", {}, choose));
     fill(job.id, passage, excerpt);

@@ -9,10 +9,12 @@ export const STAGES = [
   ["decode", "writing"],
 ];
 const ORDER = STAGES.map(([stage]) => stage);
+const OPTIONAL = new Set(["rank", "reread"]);
 
 export class Progress {
   constructor() {
     this.stage = "";
+    this.seen = new Set();
     this.segment = 0;
     this.segments = 0;
     this.fraction = 0;
@@ -22,6 +24,9 @@ export class Progress {
 
   /** Takes an event in; returns the text that it adds, "" for most. */
   take({ kind, data }) {
+    if (data.stage !== undefined) {
+      this.seen.add(data.stage);
+    }
     if (kind === "stage" || kind === "progress") {
       Object.assign(this, { stage: data.stage, segment: data.segment, segments: data.segments });
       this.fraction = data.fraction ?? 0;
@@ -51,15 +56,17 @@ export class Progress {
     return Math.min(1, (this.segment + 0.95 * within) / this.segments);
   }
 
-  /** "past", "now" or "" for a stage of the list. Reading and compressing take turns. */
+  /** "now", "past", "next", or "none" for a stage that the job does without, as far as one can tell. */
   where(stage) {
     if (stage === this.stage) {
       return "now";
     }
-    return ORDER.indexOf(stage) < ORDER.indexOf(this.stage) &&
-      !(stage === "prefill" && this.stage === "compress")
-      ? "past"
-      : "";
+    const before = ORDER.indexOf(stage) < ORDER.indexOf(this.stage);
+    if (!this.seen.has(stage)) {
+      return before || OPTIONAL.has(stage) ? "none" : "next";
+    }
+    // Reading and compressing take turns.
+    return before && !(stage === "prefill" && this.stage === "compress") ? "past" : "next";
   }
 
   /** One sentence, which changes with stage and segment but not with every token. */
