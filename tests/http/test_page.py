@@ -50,7 +50,7 @@ def job_in_view(page: Page, http: httpx.Client) -> dict[str, object]:
 
 
 def test_from_a_file_to_summary_evidence_and_answer(page: Page, http: httpx.Client) -> None:
-    text = text_of("from a file", 30)
+    text = text_of("from a 🦊 file", 30)
     choose_options(page)
     expect(page.locator("#model")).to_have_value("tiny-llama")
     file = {"name": "book.txt", "mimeType": "text/plain", "buffer": text.encode()}

@@ -78,12 +78,14 @@ def test_places_go_on_behind_the_first_piece_of_a_long_text(worker: Worker, load
 
 def test_what_cannot_be_answered_is_refused(lab: Lab, caller: Client) -> None:
     document = caller.document(text_of(3))
+    early = caller.step(0, caller.ingest(document).state).state
     state = caller.read(document)
     other = caller.document(text_of(4))
     for changes, code in (
         ({"bins": 0}, Code.INVALID_ARGUMENT),
         ({"bins": 4097}, Code.INVALID_ARGUMENT),
         ({"document": other}, Code.INVALID_ARGUMENT),
+        ({"state": early}, Code.INVALID_ARGUMENT),
         ({"tokens": "x"}, Code.INVALID_ARGUMENT),
         ({"state": "0" * 64}, Code.NOT_FOUND),
         ({"document": "0" * 64}, Code.NOT_FOUND),
