@@ -20,6 +20,7 @@ _GONE: dict[grpc.StatusCode, type[Exception]] = {
     grpc.StatusCode.NOT_FOUND: ObjectMissing,
     grpc.StatusCode.DATA_LOSS: ObjectDamaged,
     grpc.StatusCode.FAILED_PRECONDITION: FormatMismatch,
+    grpc.StatusCode.INVALID_ARGUMENT: FormatMismatch,  # tokens of another tokenizer, say
 }
 
 

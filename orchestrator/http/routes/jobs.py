@@ -85,11 +85,12 @@ def events(
 
 
 @router.get("/{job_id}/evidence")
-def evidence(
-    job_id: str, service: TheService, bins: Annotated[int, Query(ge=1, le=MAX_BINS)] = 1024
+async def evidence(
+    job_id: str, api: TheApi, service: TheService, bins: Annotated[int, Query(ge=1, le=MAX_BINS)] = 1024
 ) -> EvidenceInfo:
     """What of its document the state of a finished job holds, in so many equal parts of the document."""
-    return EvidenceInfo.model_validate(service.evidence(job_id, bins))
+    # It may take as long as a worker needs for a long document: in a thread that no short request waits for.
+    return EvidenceInfo.model_validate(await run_sync(service.evidence, job_id, bins, limiter=api.threads))
 
 
 @router.get("/{job_id}/document")
