@@ -31,6 +31,7 @@ _WIDTHS = {"F16": 2, "BF16": 2, "I32": 4, "F32": 4, "F64": 8}
 HEADER_ROOM = 1024
 
 Dimension = Annotated[int, Field(ge=1, le=65536)]
+LayerError = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Span(NamedTuple):
@@ -123,7 +124,10 @@ class StateShape(BaseModel):
 
 
 class StateMeta(BaseModel):
-    """`meta` of a state's manifest: plan, parent's name, tokens seen, sizes; `extra` is the caller's."""
+    """`meta` of a state's manifest: plan, parent's name, tokens seen, sizes; `extra` is the caller's.
+
+    error_by_layer  what compression cost in attention, an estimate; None where nobody measured it
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,6 +135,7 @@ class StateMeta(BaseModel):
     parent: Sha256 | None = None
     seen: int = Field(ge=0, lt=2**53)
     shape: StateShape
+    error_by_layer: tuple[LayerError, ...] | None = None
     extra: dict[str, JsonValue] = Field(default_factory=dict)
 
     @field_validator("plan", mode="before")
@@ -142,6 +147,18 @@ class StateMeta(BaseModel):
             return Plan(**value)
         except TypeError as error:
             raise ValueError(f"the plan has other fields: {error}") from error
+
+    @model_validator(mode="after")
+    def _one_error_for_each_layer(self) -> Self:
+        if self.error_by_layer is not None and len(self.error_by_layer) != self.shape.layers:
+            raise ValueError("error_by_layer has not one figure for each layer")
+        return self
+
+    @property
+    def error_estimate(self) -> float | None:
+        """The mean over layers."""
+        errors = self.error_by_layer
+        return None if errors is None else round(sum(errors) / len(errors), 6)
 
     @field_serializer("plan")
     def _plan_to_json(self, plan: Plan) -> dict[str, str | int | dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -26,6 +26,7 @@ def save_state(
     parent: str | None,
     *,
     kind: str = "state",
+    error_by_layer: Sequence[float] | None = None,
     extra: Mapping[str, JsonValue] | None = None,
     replace: bool = False,
 ) -> Manifest:
@@ -35,7 +36,14 @@ def save_state(
     before it. Raises what `CacheStore.put` raises.
     """
     shape = shape_of(kv)
-    meta = StateMeta(plan=plan, parent=parent, seen=kv.seen, shape=shape, extra=dict(extra or {}))
+    meta = StateMeta(
+        plan=plan,
+        parent=parent,
+        seen=kv.seen,
+        shape=shape,
+        error_by_layer=None if error_by_layer is None else tuple(error_by_layer),
+        extra=dict(extra or {}),
+    )
     return store.put(
         kind,
         name,

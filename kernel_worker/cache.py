@@ -43,6 +43,7 @@ class StateCache(Cache):  # type: ignore[misc]
         self.length = 0  # new tokens so far
         self.queries: list[Tensor] | None = None
         """Set to [] to record un-rotated queries of new tokens: [Hq, S, d] for each layer of each call."""
+        self.recorded: int | None = None  # so many of each call, its last ones; None for all
         self.scale: float | None = None  # of the softmax, known after the first call
         self.positions = positions
         self._new_keys = entries.keys.new_empty((*entries.rows, room, entries.keys.shape[-1]))
@@ -71,7 +72,8 @@ class StateCache(Cache):  # type: ignore[misc]
 
     def _record(self, q: Tensor, scale: float | None) -> None:
         if self.queries is not None:
-            self.queries.append(q[0])
+            # A copy, where a part would keep the whole of it.
+            self.queries.append(q[0] if self.recorded is None else q[0, :, -self.recorded :].clone())
             self.scale = q.shape[-1] ** -0.5 if scale is None else scale
 
     def _rotated_entries(self, layer: int, angles: Angles | None) -> Tensor:

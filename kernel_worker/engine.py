@@ -12,6 +12,7 @@ from torch import Tensor
 from kernel_worker import attention
 from kernel_worker.cache import Positions, SegmentCache, StateCache, TokenCache
 from kernel_worker.errors import InvalidRequest, StateMismatch, WindowExceeded
+from kernel_worker.estimate import QUERIES, ReadSegment
 from kernel_worker.model import LoadedModel
 from kernel_worker.observed import Observed, probe_ids, stacked
 from kernel_worker.sampling import Sampling, choose
@@ -76,7 +77,7 @@ class Engine:
                 f" {self.loaded.name} was trained with; take {advice}."
             )
 
-    def prefill(
+    def read(
         self,
         policy: SelectionPolicy,
         state: CompressedKV,
@@ -84,12 +85,12 @@ class Engine:
         *,
         positions: Positions,
         on_layer: Callable[[int], None] | None = None,
-    ) -> WeightedKV:
+    ) -> ReadSegment:
         """Runs the model over one segment that follows on `state`, which is not changed.
 
         Attention is exact and causal inside the segment and weighted (`policy.log_weights`) to the state.
-        Returns the segment's entries [layers, kv_heads, len(ids), head_dim], not rotated, weight 1, in the
-        model's dtype, tokens state.seen and following: what `policy.fold(state, ...)` takes.
+        Returns the segment's last queries, and its entries [layers, kv_heads, len(ids), head_dim], not
+        rotated, weight 1, in the model's dtype, tokens state.seen and following: what `policy.fold` takes.
 
         on_layer(n) is called after n layers are done; what it raises ends the call and passes through.
 
@@ -98,11 +99,19 @@ class Engine:
         self._check(state, ids, positions)
         with torch.inference_mode():
             cache = self._segment_cache(policy, state, len(ids), positions, on_layer)
+            cache.queries, cache.recorded = [], QUERIES
             # The base model, without the head: nobody reads the logits of a document.
             self._forward(self.loaded.model.base_model, cache, ids)
             if on_layer is not None:
                 on_layer(self.loaded.layers)
-            return cache.finish()
+            queries = stacked(cache.queries, self.loaded.layers)
+            return ReadSegment(cache.finish(), queries, cache.scale or self.loaded.head_dim**-0.5)
+
+    def prefill(
+        self, policy: SelectionPolicy, state: CompressedKV, ids: Sequence[int], *, positions: Positions
+    ) -> WeightedKV:
+        """The entries alone of what `read` returns."""
+        return self.read(policy, state, ids, positions=positions).entries
 
     def observe(
         self,

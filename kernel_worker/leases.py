@@ -1,4 +1,4 @@
-"""The new KV of segments between Prefill and Compress: few, bounded in bytes, and not for long."""
+"""What the model made of segments, between Prefill and Compress: few, bounded in bytes, and not for long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import RLock
 
 from kernel_worker.errors import InvalidRequest, LeaseLost, WorkerBusy
-from kernels.weighted_kv import WeightedKV
+from kernel_worker.estimate import ReadSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LeaseKey:
 class _Lease:
     key: LeaseKey
     nbytes: int
-    segment: WeightedKV | None = None  # None while its Prefill runs; such a lease does not expire
+    segment: ReadSegment | None = None  # None while its Prefill runs; such a lease does not expire
     expires: float = float("inf")
 
 
@@ -71,7 +71,7 @@ class Leases:
             self._leases[lease] = _Lease(key, nbytes)
             return lease
 
-    def fill(self, lease: str, segment: WeightedKV) -> None:
+    def fill(self, lease: str, segment: ReadSegment) -> None:
         """Puts the segment under the lease, whose time begins now."""
         with self._lock:
             held = self._leases[lease]
@@ -88,7 +88,7 @@ class Leases:
                     return name
         return None
 
-    def take(self, lease: str, key: LeaseKey) -> WeightedKV:
+    def take(self, lease: str, key: LeaseKey) -> ReadSegment:
         """The segment under the lease, renewed; it stays until `release`. Raises LeaseLost."""
         with self._lock:
             self.sweep()

@@ -157,7 +157,9 @@ class JobResult:
     `full_cache_bytes` is what the uncompressed KV cache of `tokens_read` tokens would take. `reread_segments`
     are the passages that the text was written from, in the document's order, as objects with segment (from
     0, where the passage begins), start and end (characters of the document's text) and score; empty where the
-    text was written from the state.
+    text was written from the state. `error_estimate` is what compression cost in attention, relative and as
+    the worker estimated it: the mean over layers, of which `error_by_layer` has each; None for a state
+    that came without.
     """
 
     job_id: str
@@ -176,6 +178,8 @@ class JobResult:
     seconds: Mapping[str, float]
     finish_reason: str
     reread_segments: Sequence[Mapping[str, Any]] = ()
+    error_estimate: float | None = None
+    error_by_layer: Sequence[float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields in their documented order; `text` is named `summary` or `answer`, by the kind."""
@@ -185,15 +189,23 @@ class JobResult:
             value = getattr(self, field.name)
             data[field.name] = dict(value) if isinstance(value, Mapping) else value
         data["reread_segments"] = [dict(passage) for passage in self.reread_segments]
+        data["error_by_layer"] = None if self.error_by_layer is None else list(self.error_by_layer)
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobResult:
-        names = {field.name for field in dataclasses.fields(cls)} - {"text", "reread_segments"}
+        later = {"reread_segments", "error_estimate", "error_by_layer"}
+        names = {field.name for field in dataclasses.fields(cls)} - later - {"text"}
         text = data["summary" if data["kind"] == "summarize" else "answer"]
-        # A result of before there was reading again lacks its field.
-        passages = tuple(data.get("reread_segments", ()))
-        return cls(text=text, reread_segments=passages, **{name: data[name] for name in names})
+        # A result of before there was reading again, or the estimate, lacks their fields.
+        errors = data.get("error_by_layer")
+        return cls(
+            text=text,
+            reread_segments=tuple(data.get("reread_segments", ())),
+            error_estimate=data.get("error_estimate"),
+            error_by_layer=None if errors is None else tuple(errors),
+            **{name: data[name] for name in names},
+        )
 
 
 def _positive(name: str, value: int) -> None:

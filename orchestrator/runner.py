@@ -160,7 +160,7 @@ class Runner:
         seconds = _told_apart(_add(context.job, elapsed), stage, outcome.apart)
         result = dataclasses.replace(outcome.result, seconds=seconds).to_json()
         fields = {"status": "done", "result": result, "seconds": seconds, "reason": ""}
-        counted = counts.of_last(stage, elapsed, outcome.apart)
+        counted = counts.of_last(context.job, outcome.result, elapsed, outcome.apart)
         move = Move(fields, [("done", {"result": result})], final=True, counts=counted)
         if self._jobs.move(context.job, move):
             _clear(context.store, outcome.superseded)

@@ -91,7 +91,8 @@ class StateView:
             tokens_seen=meta.seen,
             cache_entries=meta.shape.entries,
             model=self._models.get(fingerprint, fingerprint[:12]),
-            meta=meta.model_dump(mode="json", include={"plan", "parent", "shape", "extra"}),
+            meta=meta.model_dump(mode="json", include={"plan", "parent", "shape", "extra"})
+            | {"error_estimate": meta.error_estimate},
         )
 
     def _books(self, manifests: Sequence[Manifest]) -> list[tuple[bool, float]]:

@@ -11,9 +11,9 @@ import torch
 from cache_store.manifest import Manifest
 from cache_store.states import read_meta, save_state
 from kernel_worker.calls import Call
+from kernel_worker.estimate import ReadSegment, accumulated, fold_errors
 from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
 from kernel_worker.stages.segments import Segment, SegmentRequest, find_segment, load_parent
-from kernels.weighted_kv import WeightedKV
 
 log = logging.getLogger(__name__)
 
@@ -47,25 +47,40 @@ def compress(desk: Desk, call: Call, request: SegmentRequest, lease: str) -> Com
     return answer
 
 
-def _fold(desk: Desk, segment: Segment, new: WeightedKV) -> tuple[Manifest, float]:
+def _fold(desk: Desk, segment: Segment, new: ReadSegment) -> tuple[Manifest, float]:
     """The manifest of the new state, and when the work began."""
     started = time.perf_counter()
     manifest = _stored(segment)
     if manifest is None:
-        parent = load_parent(desk, segment)
+        parent, policy = load_parent(desk, segment), segment.policy
+        positions = positions_of(segment.request.plan)
         # A policy may refuse what it would have to hold: its own sentence tells.
         with torch.inference_mode(), invalid_arguments():
-            observed = desk.engine.observe(
-                segment.policy, parent, new, segment.ids, positions=positions_of(segment.request.plan)
-            )
-            state = segment.policy.fold(parent, new, observed)
+            observed = desk.engine.observe(policy, parent, new.entries, segment.ids, positions=positions)
+            state = policy.fold(parent, new.entries, observed)
+            errors = fold_errors(policy, parent, new, state, desk.loaded.rotary, positions)
         request = segment.request
-        manifest = save_state(segment.store, segment.child, state, request.plan, request.parent)
+        manifest = save_state(
+            segment.store,
+            segment.child,
+            state,
+            request.plan,
+            request.parent,
+            error_by_layer=accumulated(_errors_before(desk, segment), errors),
+        )
         seconds = time.perf_counter() - started
         log.info("Compress of segment %d: %.12s in %.2f s.", request.index, segment.child, seconds)
         desk.hot.put(request.tenant, segment.child, state)
         desk.hot.discard(request.tenant, request.parent)
     return manifest, started
+
+
+def _errors_before(desk: Desk, segment: Segment) -> tuple[float, ...] | None:
+    """The figure of the parent; None where it was stored without one."""
+    request = segment.request
+    if request.index == 0:
+        return (0.0,) * desk.loaded.layers
+    return read_meta(segment.store, segment.store.manifest("state", request.parent)).error_by_layer
 
 
 def _stored(segment: Segment) -> Manifest | None:

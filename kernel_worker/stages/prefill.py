@@ -60,7 +60,7 @@ def _read(desk: Desk, call: Call, segment: Segment, emit: Emit) -> None:
         call.check()
         desk.leases.fill(
             lease,
-            desk.engine.prefill(
+            desk.engine.read(
                 segment.policy,
                 load_parent(desk, segment),
                 segment.ids,

@@ -85,9 +85,9 @@ def read_again(
             call.check()
             progress(start + count * done // layers, len(ids))
 
-        entries = engine.prefill(policy, state, part, positions="original", on_layer=on_layer)
+        segment = engine.read(policy, state, part, positions="original", on_layer=on_layer)
         with torch.inference_mode():
-            state = policy.fold(state, entries)
+            state = policy.fold(state, segment.entries)
     log.info("Reread: %d tokens.", len(ids))
     return state
 

@@ -31,6 +31,7 @@ def _rows(result: JobResult) -> list[tuple[str, str]]:
         ("tokens read", _read(result)),
         ("tokens written", f"{result.tokens_written:,}{_cut_short(result)}"),
         ("state", f"{kept} per KV head and layer, {size(result.state_bytes)}"),
+        ("attention error", _error(result)),
         ("full KV cache", f"{size(result.full_cache_bytes)}, {larger} as large"),
         ("time", ", ".join(spent)),
         ("stored as", result.state),
@@ -47,6 +48,15 @@ def _reread(result: JobResult, evidence: Sequence[str]) -> list[tuple[str, str]]
     named = ", ".join(map(str, sorted(set(numbers))))
     rows = [("read again", f"{'segments' if len(set(numbers)) > 1 else 'segment'} {named}")]
     return rows + [("", f"{number}: {text}") for number, text in zip(numbers, evidence, strict=False) if text]
+
+
+def _error(result: JobResult) -> str:
+    """What compression cost, where the state came with an estimate."""
+    if result.error_estimate is None:
+        return "not known: the state was made without an estimate"
+    return (
+        f"{result.error_estimate:.1%} by estimate" if result.error_estimate else "none: every token is kept"
+    )
 
 
 def _read(result: JobResult) -> str:

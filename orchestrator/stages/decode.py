@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from cache_store.layout import StateMeta
 from orchestrator.jobs import REREAD, JobResult
 from orchestrator.prompts import instruction
 from orchestrator.remedies import Remedy, StageFailed
@@ -30,7 +31,7 @@ def decode(context: StageContext) -> Finish:
             elif event.HasField("started") and job.passages:
                 context.jobs.emit(job, context.claim.token, "stage", place(job))
             elif event.HasField("done"):
-                result = _result(context, event.done, meta.shape.entries, manifest.size)
+                result = _result(context, event.done, meta, manifest.size)
                 apart = {REREAD: event.done.reread_seconds} if job.passages else {}
                 return Finish(result, superseded=job.parent_state, apart=apart)
     raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
@@ -55,7 +56,7 @@ def _request(context: StageContext) -> DecodeRequest:
     )
 
 
-def _result(context: StageContext, done: DecodeDone, cache_entries: int, state_bytes: int) -> JobResult:
+def _result(context: StageContext, done: DecodeDone, meta: StateMeta, state_bytes: int) -> JobResult:
     """Everything but the seconds, which the runner adds."""
     job = context.job
     return JobResult(
@@ -69,10 +70,12 @@ def _result(context: StageContext, done: DecodeDone, cache_entries: int, state_b
         prefill_tokens=job.prefill_tokens,
         tokens_written=done.tokens_written,
         segments=job.segments,
-        cache_entries=cache_entries,
+        cache_entries=meta.shape.entries,
         state_bytes=state_bytes,
         full_cache_bytes=job.token_count * job.bytes_per_token,
         seconds={},
         finish_reason=done.finish_reason,
         reread_segments=[{name: passage[name] for name in _EVIDENCE} for passage in job.passages],
+        error_estimate=meta.error_estimate,
+        error_by_layer=meta.error_by_layer,
     )

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, get_args
 
-from orchestrator.jobs import PHASES, STAGES, TERMINAL, Job, Kind, Stage
+from orchestrator.jobs import PHASES, STAGES, TERMINAL, Job, JobResult, Kind, Stage
 
 Counts: TypeAlias = Mapping[str, float]
 Labels: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -57,6 +57,7 @@ class Histogram(_Metric):
 
 _SHORT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 _LONG = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0)
+_RATIO = (0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
 _KIND: Labels = {"kind": get_args(Kind)}
 _STAGE: Labels = {"stage": STAGES}
 
@@ -68,6 +69,12 @@ FIRST_TOKEN = Histogram(
 )
 STAGE_SECONDS = Histogram(
     "stage_seconds", "A stage that succeeded, from its claim to its outcome.", {"stage": PHASES}, _SHORT
+)
+ERROR_ESTIMATE = Histogram(
+    "error_estimate",
+    "Relative attention error of the states of jobs that are done, as the workers estimate it.",
+    _KIND,
+    _RATIO,
 )
 RETRIES = Counter("stage_retries", "Stages that failed and were tried again.", _STAGE)
 LEASE_LOSSES = Counter("lease_losses", "Prefilled segments that were lost before they were compressed.")
@@ -83,7 +90,7 @@ SEGMENTS = Counter(
 COUNTERS = (
     SUBMITTED, ENDED, RETRIES, LEASE_LOSSES, LAPSED, TOKENS_READ, TOKENS_WRITTEN, STATE_BYTES, SEGMENTS,
 )  # fmt: skip
-HISTOGRAMS = (JOB_SECONDS, FIRST_TOKEN, STAGE_SECONDS)
+HISTOGRAMS = (JOB_SECONDS, FIRST_TOKEN, STAGE_SECONDS, ERROR_ESTIMATE)
 
 
 def of_stage(job: Job, fields: Mapping[str, Any], segment: int, seconds: float) -> Counts:
@@ -101,11 +108,14 @@ def of_stage(job: Job, fields: Mapping[str, Any], segment: int, seconds: float) 
     return counts
 
 
-def of_last(stage: Stage, seconds: float, apart: Mapping[str, float]) -> Counts:
+def of_last(job: Job, result: JobResult, seconds: float, apart: Mapping[str, float]) -> Counts:
     """What the stage counts that ends a job; `apart` are those of its seconds that have another name."""
+    stage = job.stage
     counts = {**STAGE_SECONDS.at(seconds - sum(apart.values()), stage)}
     for name, part in apart.items():
         counts |= STAGE_SECONDS.at(part, name)
+    if result.error_estimate is not None:
+        counts |= ERROR_ESTIMATE.at(result.error_estimate, job.kind)
     return counts
 
 

@@ -30,6 +30,20 @@ def test_saved_states_load_bit_for_bit(store: CacheStore) -> None:
     assert load_state(store, NAME, PLAN).entries.keys.shape == (3, 2, 0, 5)
 
 
+def test_the_estimate_is_stored_where_there_is_one(store: CacheStore) -> None:
+    save_state(store, NAME, make_state(), PLAN, None, error_by_layer=(0.1, 0.2, 0.6))
+    meta = load_with_meta(store, NAME, PLAN)[1]
+    assert (meta.error_by_layer, meta.error_estimate) == ((0.1, 0.2, 0.6), 0.3)
+    older = meta.model_dump(mode="json", exclude={"error_by_layer"})
+    assert StateMeta.model_validate(older).error_estimate is None
+
+
+@pytest.mark.parametrize("errors", [(0.1, 0.2), (0.1, 0.2, -0.1), (0.1, 0.2, float("nan"))])
+def test_an_estimate_that_cannot_be_is_refused(errors: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="error_by_layer"):
+        StateMeta(plan=PLAN, seen=1000, shape=shape_of(make_state()), error_by_layer=errors)
+
+
 def test_the_true_count_of_tokens_is_stored(store: CacheStore) -> None:
     """Reports row 8: how many tokens were seen does not follow from the number of entries."""
     kv = dataclasses.replace(make_state(), seen=2**40 + 1)

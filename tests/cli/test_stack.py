@@ -2,6 +2,7 @@
 
 import json
 import signal
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ RESULT_FIELDS = {
     "seconds",
     "finish_reason",
     "reread_segments",
+    "error_estimate",
+    "error_by_layer",
 }
 
 
@@ -77,7 +80,14 @@ def test_the_summary_goes_to_standard_output_and_all_else_to_standard_error(
     assert done.returncode == 0, done.stderr
     again = summarize(up, document, model)
     assert done.stdout.rstrip("\n") == clean(again["summary"]).rstrip("\n")
-    for word in ("reading: ", "writing: ", "full KV cache", again["state"], "docexpress ask "):
+    for word in (
+        "reading: ",
+        "writing: ",
+        "full KV cache",
+        "% by estimate",
+        again["state"],
+        "docexpress ask ",
+    ):
         assert word in done.stderr
     assert "\x1b" not in done.stderr  # not a terminal
 
@@ -103,6 +113,7 @@ def test_json_is_one_object_with_the_documented_fields(up: CommandLine, document
     assert result["cache_entries"] == 64
     assert result["tokens_read"] == result["prefill_tokens"] > 128 * (result["segments"] - 1)
     assert result["seconds"].keys() == {"ingest", "prefill", "compress", "decode"}
+    assert result["error_estimate"] == pytest.approx(statistics.mean(result["error_by_layer"]), abs=1e-6)
     assert result["state_bytes"] > 0 < result["full_cache_bytes"]
 
 

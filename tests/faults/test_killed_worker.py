@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from orchestrator.jobs import JobResult
 from tests.cluster import Cluster, text_of
 
 TEXT = text_of(120)
@@ -26,9 +27,15 @@ def cluster(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster: Cluster) -> str:
-    """What the job writes when nobody dies."""
-    return cluster.run(TEXT).text
+def whole(cluster: Cluster) -> JobResult:
+    """What comes of the job when nobody dies."""
+    return cluster.run(TEXT)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(whole: JobResult) -> str:
+    """What it writes then."""
+    return whole.text
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +45,13 @@ def nothing_stored(cluster: Cluster, undisturbed: str) -> None:
 
 
 @pytest.mark.parametrize("stage", ["prefill", "compress", "decode"])
-def test_another_worker_goes_on(cluster: Cluster, undisturbed: str, stage: str) -> None:
+def test_another_worker_goes_on(cluster: Cluster, whole: JobResult, stage: str) -> None:
     job = cluster.submit(TEXT)
     killed = cluster.kill_in(job, stage, after_token=AFTER_CHECKPOINT)
     result = cluster.result(job)
-    assert result.text == undisturbed
+    assert result.text == whole.text
+    assert result.error_by_layer == whole.error_by_layer
+    assert result.error_estimate
     assert result.state == cluster.service.job(job.id).state
     retried = [event.data["stage"] for event in cluster.events(job) if event.kind == "retry"]
     assert retried == ["prefill" if stage == "compress" else stage]  # the segment's KV died with its worker

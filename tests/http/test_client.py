@@ -51,6 +51,8 @@ def test_from_a_file_to_an_answer(client: Client, file: Path) -> None:
     assert result.prefill_tokens == result.tokens_read > 0
     assert "".join(e.data["text"] for e in client.events(job.id) if e.kind == "token") == result.text
     assert client.job(job.id).result == result.to_json()
+    assert result.error_estimate is not None
+    assert 0 < result.error_estimate < 2
     assert client.jobs(limit=1)[0].id == job.id
 
     again = client.wait(client.submit_stored(client.job(job.id).document, CHOSEN).id)

@@ -193,7 +193,7 @@ def test_prefill_changes_no_state_and_reports_every_layer(loaded: LoadedModel) -
     state = read(engine, everything(), DOCUMENT[:SEGMENT], "dense")
     before = [part.clone() for part in state.entries.tensors()]
     layers: list[int] = []
-    engine.prefill(everything(), state, PROMPT, positions="dense", on_layer=layers.append)
+    engine.read(everything(), state, PROMPT, positions="dense", on_layer=layers.append)
     assert layers == [1, 2, 3]
     for part, copy in zip(state.entries.tensors(), before, strict=True):
         assert torch.equal(part, copy)
@@ -209,7 +209,7 @@ def test_what_on_layer_raises_ends_the_call(loaded: LoadedModel) -> None:
 
     engine = Engine(loaded)
     with pytest.raises(Cancelled):
-        engine.prefill(everything(), engine.empty_state(), DOCUMENT, positions="dense", on_layer=cancel)
+        engine.read(everything(), engine.empty_state(), DOCUMENT, positions="dense", on_layer=cancel)
 
 
 def test_inference_mode_does_not_leak_to_the_caller_of_decode(loaded: LoadedModel) -> None:

@@ -33,6 +33,7 @@ from protos import kernel_worker_pb2_grpc as pb_grpc
 
 LAYERS = 2
 BYTES_PER_TOKEN = 64
+ERRORS = (0.125, 0.375)
 TTL_SECONDS = 1.5
 BEAT_SECONDS = 0.2
 
@@ -292,7 +293,7 @@ def _save_state(store: CacheStore, name: str, plan: Plan, seen: int) -> int:
     shape = StateShape(
         layers=LAYERS, kv_heads=1, entries=plan.cache_entries, head_dim=2, value_dim=2, dtype="float32"
     )
-    meta = StateMeta(plan=plan, seen=seen, shape=shape)
+    meta = StateMeta(plan=plan, seen=seen, shape=shape, error_by_layer=ERRORS)
     parts = [bytes((span.stop - span.start) * shape.entry_bytes + 8) for span in shape.spans()]
     manifest = store.put("state", name, parts, size=shape.size_bound(), meta=meta.model_dump(mode="json"))
     return manifest.size

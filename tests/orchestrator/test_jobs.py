@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -63,6 +64,8 @@ def test_result_json(kind: Any, key: str) -> None:
         full_cache_bytes=7,
         seconds={"decode": 0.5},
         finish_reason="stop",
+        error_estimate=0.25,
+        error_by_layer=(0.1, 0.4),
     )
     data = json.loads(json.dumps(result.to_json()))
     assert data == {
@@ -82,10 +85,13 @@ def test_result_json(kind: Any, key: str) -> None:
         "seconds": {"decode": 0.5},
         "finish_reason": "stop",
         "reread_segments": [],
+        "error_estimate": 0.25,
+        "error_by_layer": [0.1, 0.4],
     }
     assert JobResult.from_json(data) == result
-    del data["reread_segments"]  # as a version without it wrote
-    assert JobResult.from_json(data) == result
+    for later in ("reread_segments", "error_estimate", "error_by_layer"):
+        del data[later]  # as a version without it wrote
+    assert JobResult.from_json(data) == dataclasses.replace(result, error_estimate=None, error_by_layer=None)
 
 
 def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,9 @@ def test_a_job_is_counted_as_it_went(
     first, whole = (f"{name}_seconds_sum" for name in ("time_to_first_token", "job"))
     assert 0 < now.value(first, kind="summarize") <= now.value(whole, kind="summarize")
     assert now.value("state_written_bytes_total") >= done.state_bytes > 0
+    assert now.value("error_estimate_bucket", kind="summarize", le="0.2") == 0
+    assert now.value("error_estimate_bucket", kind="summarize", le="0.25") == 1
+    assert now.value("error_estimate_sum", kind="summarize") == 0.25
     assert now.value("stored_bytes") == orchestrator.store.usage().bytes > 0
     orchestrator.finish(orchestrator.submit())
     again = scrape(exporter)

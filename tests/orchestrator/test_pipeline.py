@@ -48,6 +48,8 @@ def test_result_is_complete(orchestrator: Orchestrator, worker: ScriptedWorker) 
         "full_cache_bytes": len(DOCUMENT) * BYTES_PER_TOKEN,
         "finish_reason": "length",
         "reread_segments": [],
+        "error_estimate": 0.25,
+        "error_by_layer": [0.125, 0.375],
     }
     assert set(seconds) == {"ingest", "prefill", "compress", "decode"}
     assert all(value >= 0 for value in seconds.values())

@@ -58,6 +58,8 @@ def test_document_is_read_once(orchestrator: Orchestrator, real_worker: Worker) 
     assert result["prefill_tokens"] == result["tokens_read"] == first.token_count
     assert result["cache_entries"] <= 64
     assert result["state_bytes"] < result["full_cache_bytes"]
+    assert 0 < result["error_estimate"] < 2
+    assert len(result["error_by_layer"]) == 3
     assert result["tokens_written"] == 70 or result["finish_reason"] == "stop"
     assert [manifest.name for manifest in orchestrator.store.list("state")] == [first.state]
     assert orchestrator.store.list("checkpoint") == []
@@ -66,6 +68,7 @@ def test_document_is_read_once(orchestrator: Orchestrator, real_worker: Worker) 
     assert second.result is not None
     assert second.result["prefill_tokens"] == 0
     assert second.result["summary"] == result["summary"]
+    assert second.result["error_by_layer"] == result["error_by_layer"]
 
     answers = [finished(orchestrator, orchestrator.ask(job, "Who?")).result for job in (first, second)]
     assert answers[0] is not None

@@ -179,6 +179,7 @@ def test_states(service: Service, orchestrator: Orchestrator, worker: ScriptedWo
     assert 0 < state.expires_in <= 7 * 24 * 3600
     assert state.size == orchestrator.store.manifest("state", first.state).size
     json.dumps(state.meta)
+    assert state.meta["error_estimate"] == 0.25
     assert service.show_state(first.state[:12]).name == first.state
     with pytest.raises(ObjectMissing):
         service.show_state("")

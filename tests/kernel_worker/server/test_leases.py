@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kernel_worker.errors import InvalidRequest, LeaseLost, WorkerBusy
+from kernel_worker.estimate import ReadSegment
 from kernel_worker.leases import LeaseKey, Leases
 from kernels.weighted_kv import WeightedKV
 
@@ -20,9 +21,9 @@ class Clock:
         return self.now
 
 
-def segment(tokens: int = 4) -> WeightedKV:
+def segment(tokens: int = 4) -> ReadSegment:
     keys = torch.zeros(1, 1, tokens, 2)
-    return WeightedKV.exact(keys, keys)
+    return ReadSegment(WeightedKV.exact(keys, keys), keys[:, :, :1], 1.0)
 
 
 @pytest.fixture
