@@ -65,7 +65,7 @@ def test_from_a_file_to_summary_evidence_and_answer(page: Page, http: httpx.Clie
     figures = page.locator("#job-figures")
     expect(figures).to_contain_text(f"{result['tokens_read']:,} in {result['segments']} segments")
     expect(figures).to_contain_text(f"{result['full_cache_bytes'] / result['state_bytes']:.3g} times")
-    expect(figures).not_to_contain_text("error estimate")
+    expect(figures).to_contain_text(f"error estimate{100 * result['error_estimate']:.3g} %")
 
     strip = page.get_by_role("slider", name="Place in the document")
     strip.press("End")
