@@ -13,9 +13,12 @@ from tests.http.spans import Spans
 from tests.http.stack import serving, tiny_worker
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def spans() -> Iterator[Spans]:
-    """The spans of the whole stack: of the server and the worker here, and of the orchestrator."""
+    """The spans of the whole stack: of the server and the worker here, and of the orchestrator.
+
+    For the session: OpenTelemetry keeps the first provider, and a process may run these tests in parts.
+    """
     with Spans() as collected:
         yield collected
 
