@@ -21,6 +21,7 @@ from orchestrator.jobs import DEFAULT_MODEL, JobOptions
 GB = 1000**3
 TOKEN_BYTES = 4
 TEXT_BYTES_PER_TOKEN = 5  # of English prose; the text itself is stored, too
+QUERIES = 16  # of a segment's last tokens, which a worker keeps for its estimate of the error
 LEASES, LEASE_BYTES = 8, 2048 * 1024**2  # a worker's lease_count and lease_bytes, by default
 
 EMBEDDED_NAMES = ("embedded", DEFAULT_MODEL)
@@ -41,6 +42,7 @@ class ModelSizes:
     """What of a model decides the size of its states. `window` is how many positions were trained."""
 
     layers: int
+    heads: int
     kv_heads: int
     head_dim: int
     dtype: str
@@ -64,6 +66,11 @@ class ModelSizes:
     def bytes_per_token(self) -> int:
         """Of an uncompressed KV cache."""
         return 2 * self.layers * self.kv_heads * self.head_dim * DTYPE_BYTES[self.dtype]
+
+    @property
+    def query_bytes(self) -> int:
+        """Of one token's queries in all layers."""
+        return self.layers * self.heads * self.head_dim * DTYPE_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,8 @@ def plan(
     state = sizes.shape(min(options.cache_entries, tokens)).stored_bytes()
     kept = state + (TOKEN_BYTES + TEXT_BYTES_PER_TOKEN) * tokens + 3 * OBJECT_OVERHEAD
     entry = sizes.layers * sizes.shape(0).entry_bytes
-    segment = entry * min(options.segment_tokens, tokens)
+    read = min(options.segment_tokens, tokens)
+    segment = entry * read + sizes.query_bytes * min(QUERIES, read)
     return Sizing(
         model=model,
         layers=sizes.layers,
@@ -164,6 +172,7 @@ def model_sizes(model: str, dtype: str | None = None) -> ModelSizes:
         raise ModelNotSized(f"the config of {model!r} names no known dtype ({chosen!r}): give --dtype")
     return ModelSizes(
         layers=_whole(model, config, "num_hidden_layers"),
+        heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         dtype=chosen,

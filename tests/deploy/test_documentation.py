@@ -88,12 +88,12 @@ def test_every_variable_is_a_setting(page: Path) -> None:
 
 def test_the_sizing_table_is_what_plan_computes(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "operate.md").read_text()
-    rows = re.findall(r"^\| [\w. ]+ \| (\d+) \| (\d+) \| (\d+) \| (.+) \|$", page, flags=re.M)
+    rows = re.findall(r"^\| [\w. ]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (.+) \|$", page, flags=re.M)
     assert len(rows) == 5
-    for layers, kv_heads, head_dim, cells in rows:
+    for layers, heads, kv_heads, head_dim, cells in rows:
         config = {
             "num_hidden_layers": int(layers),
-            "num_attention_heads": 64,
+            "num_attention_heads": int(heads),
             "num_key_value_heads": int(kv_heads),
             "head_dim": int(head_dim),
             "max_position_embeddings": 32768,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernel_worker.estimate import QUERIES
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from orchestrator import sizing
@@ -34,7 +35,8 @@ def test_the_plan_is_what_a_worker_stores_and_holds(worker: Worker, caller: Clie
     assert not plan.fits_window or loaded.window >= 160
 
 
-def test_leases_are_those_of_the_workers_settings() -> None:
+def test_figures_are_those_of_the_worker() -> None:
     fields = WorkerSettings.model_fields
     assert fields["lease_count"].default == sizing.LEASES
     assert fields["lease_bytes"].default == sizing.LEASE_BYTES
+    assert sizing.QUERIES == QUERIES
