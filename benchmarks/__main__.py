@@ -20,6 +20,7 @@ QUICK = {
 }
 SLOW = {
     "express_long": ["express", "--lengths", "32768,131072"],
+    "express_growth": ["express", "--growth", "--lengths", "65536,131072,262144,524288"],
     "express_half_million": [
         "express",
         "--heads",

@@ -1,17 +1,19 @@
 """Causal attention with compression beside torch's own, over growing lengths: time, its parts, and the error.
 
     python -m benchmarks.express [--lengths 8192,16384,32768] [--heads 9,3] [--entries 1024] [--rounds 3]
-                                 [--device cpu] [--dtype float32] [--plot FILE.svg]
+                                 [--device cpu] [--dtype float32] [--plot FILE.svg | --growth]
 
 Baseline: `scaled_dot_product_attention`, causal, grouped-query, on the same inputs in the same run; once
-where one call takes more than a minute. Keys and values lie in random subspaces of 4 dimensions, the
-low-rank distribution of docs/thinning.md; error as there: |out - exact| / rms |v|, the mean over the second
-half of the tokens.
+where one call takes more than a minute. With --growth the baseline is the time per token at the first of the
+lengths instead, and lengths may be given for which torch takes hours. Keys and values lie in random subspaces
+of 4 dimensions, the low-rank distribution of docs/thinning.md; error as there: |out - exact| / rms |v|, the
+mean over the second half of the tokens.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -35,7 +37,10 @@ LONG = 60.0  # seconds of a baseline that is not measured twice
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one length: seconds of torch, of ours, and of compression in it; the error of ours."""
+    """Of one length: seconds of torch, of ours, and of compression in it; the error of ours.
+
+    NaN stands for what needs torch, where that was not run.
+    """
 
     tokens: int
     torch: float
@@ -53,15 +58,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--growth", action="store_true")
     options = parser.parse_args()
     heads, kv_heads = (int(count) for count in options.heads.split(","))
     place = {"device": options.device, "dtype": getattr(torch, options.dtype)}
-    found = []
+    found: list[Figures] = []
     for tokens in (int(length) for length in options.lengths.split(",")):
         q, k, v = (x.to(**place) for x in inputs(tokens, heads, kv_heads))
-        found.append(measured(q, k, v, options.entries, options.rounds))
-        print(line(found[-1]), flush=True)
-    if options.plot:
+        found.append(measured(q, k, v, options.entries, options.rounds, beside_torch=not options.growth))
+        print(growth(found[-1], found[0]) if options.growth else line(found[-1]), flush=True)
+    if options.plot and not options.growth:
         draw(found, options.plot, f"{heads} query, {kv_heads} KV heads of {HEAD}, {options.entries} entries")
 
 
@@ -79,7 +85,9 @@ def inputs(tokens: int, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Tens
 
 
 @torch.inference_mode()
-def measured(q: Tensor, k: Tensor, v: Tensor, entries: int, rounds: int) -> Figures:
+def measured(
+    q: Tensor, k: Tensor, v: Tensor, entries: int, rounds: int, *, beside_torch: bool = True
+) -> Figures:
     """Medians; what is compared takes turns."""
 
     def baseline() -> Tensor:
@@ -97,15 +105,18 @@ def measured(q: Tensor, k: Tensor, v: Tensor, entries: int, rounds: int) -> Figu
     times: tuple[list[float], ...] = ([], [], [])
     exact: Tensor | None = None
     for _ in range(rounds):
-        if exact is None or times[0][-1] < LONG:
+        if beside_torch and (exact is None or times[0][-1] < LONG):
             seconds, exact = timed(baseline)
             times[0].append(seconds)
         seconds, out = timed(own)
         times[1].append(seconds)
         times[2].append(timed(compression)[0])
+    own_seconds, compression_seconds = (statistics.median(column) for column in times[1:])
+    if exact is None:
+        return Figures(q.shape[2], math.nan, own_seconds, compression_seconds, math.nan)
     half = q.shape[2] // 2
     error = (out - exact)[:, :, half:].float().norm(dim=-1).mean() / v.float().square().sum(-1).mean().sqrt()
-    return Figures(q.shape[2], *(statistics.median(column) for column in times), float(error))
+    return Figures(q.shape[2], statistics.median(times[0]), own_seconds, compression_seconds, float(error))
 
 
 def timed(run: Callable[[], T]) -> tuple[float, T]:
@@ -122,6 +133,15 @@ def line(found: Figures) -> str:
         f"{found.tokens:>7} tokens: torch {found.torch:.2f} s, docexpress {found.own:.2f} s,"
         f" {found.torch / found.own:.1f} times faster; compression {found.compression / found.own:.0%} of it;"
         f" {found.own / found.tokens * 1e6:.0f} us per token; error {found.error:.3f}"
+    )
+
+
+def growth(found: Figures, first: Figures) -> str:
+    each, at_first = (figures.own / figures.tokens for figures in (found, first))
+    return (
+        f"{found.tokens:>7} tokens: docexpress {found.own:.2f} s;"
+        f" compression {found.compression / found.own:.0%} of it;"
+        f" {each * 1e6:.0f} us per token, {each / at_first:.2f} times as at {first.tokens} tokens"
     )
 
 
