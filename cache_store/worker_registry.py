@@ -49,7 +49,8 @@ class WorkerRecord(BaseModel):
 
     address          host:port, or unix:path, of its gRPC server
     window           trained positions of the model
-    capacity         calls computed at once
+    capacity         calls computed at once, decodes apart
+    decode_rows      decodes written at once
     load             calls that run or wait now
     bytes_per_token  of an uncompressed KV cache
     hot_states       names of states in its memory
@@ -68,6 +69,7 @@ class WorkerRecord(BaseModel):
     device: Short
     window: int = Field(ge=1, lt=2**32)
     capacity: int = Field(ge=1, le=4096)
+    decode_rows: int = Field(default=1, ge=1, le=4096)
     load: int = Field(default=0, ge=0, lt=2**31)
     bytes_per_token: int = Field(ge=0, lt=2**48)
     hot_states: Annotated[tuple[Short, ...], Field(max_length=256, strict=False)] = ()

@@ -69,6 +69,10 @@ class ComputeSlots:
             call.end()
         self._outcome(future)
 
+    def soon(self, work: Callable[[], None]) -> None:
+        """Runs `work` on a thread behind what waits now; it counts as no call. RuntimeError after `close`."""
+        self._threads.submit(work)
+
     def drain(self) -> None:
         """From now on only what runs, and finishing work, gets a thread."""
         with self._lock:

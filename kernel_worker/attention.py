@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 from transformers import AttentionInterface
 
-from kernel_worker.cache import StateCache
+from kernel_worker.cache import SegmentCache
+from kernel_worker.token_cache import BatchCache
 
 NAME = "docexpress"
 """The key in transformers' table of attention functions, and the keyword that carries the cache to it."""
@@ -20,11 +21,11 @@ def attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    docexpress: StateCache,
+    docexpress: SegmentCache | BatchCache,
     scaling: float | None = None,
     **_ignored: Any,
 ) -> tuple[Tensor, None]:
-    """query [1, Hq, S, d], key and value [1, Hkv, S, d], all un-rotated -> [1, S, Hq, d_v].
+    """query [B, Hq, S, d], key and value [B, Hkv, S, d], all un-rotated -> [B, S, Hq, d_v].
 
     Holds nothing itself: everything that lasts is in the cache, which the caller of the model passes in.
     """

@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernel_worker import attention
-from kernel_worker.cache import Positions, SegmentCache, StateCache, TokenCache
+from kernel_worker.batch import Batch
+from kernel_worker.cache import Positions, SegmentCache
+from kernel_worker.decoding import DecodeCheckpoint, DecodeStep, Decoding, folded, observation
 from kernel_worker.errors import InvalidRequest, StateMismatch, WindowExceeded
 from kernel_worker.estimate import QUERIES, ReadSegment
 from kernel_worker.model import LoadedModel
-from kernel_worker.observed import Observed, probe_ids, stacked
+from kernel_worker.observed import probe_ids, stacked
 from kernel_worker.sampling import Sampling, choose
 from kernels.selection.observation import Observation
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.weighted_kv import WeightedKV, concat
 
 FOLD_EVERY = 64
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeCheckpoint:
-    """Where a decode can go on: the state after a fold, and every token id chosen so far (at least one).
-
-    The state has taken up the prompt and all of `ids` but the last, which the model has not seen yet.
-    """
-
-    state: CompressedKV
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeStep:
-    """One token, or the end.
-
-    index       0-based number of the token; in the last step the number of tokens written
-    token       the chosen id; None in the last step alone
-    checkpoint  given with the first token and after every fold; its ids end with this step's token
-    finish      None, and in the last step "stop" (the model ended its turn) or "length"
-    """
-
-    index: int
-    token: int | None
-    checkpoint: DecodeCheckpoint | None = None
-    finish: Literal["stop", "length"] | None = None
 
 
 class Engine:
@@ -105,7 +79,7 @@ class Engine:
             if on_layer is not None:
                 on_layer(self.loaded.layers)
             queries = stacked(cache.queries, self.loaded.layers)
-            return ReadSegment(cache.finish(), queries, cache.scale or self.loaded.head_dim**-0.5)
+            return ReadSegment(cache.new_entries(), queries, cache.scale or self.loaded.head_dim**-0.5)
 
     def prefill(
         self, policy: SelectionPolicy, state: CompressedKV, ids: Sequence[int], *, positions: Positions
@@ -136,15 +110,7 @@ class Engine:
             cache = self._segment_cache(policy, past, len(probe), positions)
             cache.queries = []
             self._forward(self.loaded.model.base_model, cache, probe)
-            cache.length = len(probe)
-            return self._observed(cache, concat([state.entries, segment]), own)
-
-    def _observed(self, cache: StateCache, known: WeightedKV, own: int) -> Observation | None:
-        """The recorded queries of a cache's new tokens; None where nothing was recorded."""
-        if not cache.queries or cache.scale is None:
-            return None
-        raw = stacked(cache.queries, self.loaded.layers)
-        return Observed(known, raw, cache.first, self.loaded.rotary, cache.positions, cache.scale, own)
+            return observation(self.loaded, cache, concat([state.entries, segment]), own)
 
     def logits(
         self, policy: SelectionPolicy, state: CompressedKV, ids: Sequence[int], *, positions: Positions
@@ -181,15 +147,15 @@ class Engine:
         Closing the iterator ends the work. Raises InvalidRequest, WindowExceeded, StateMismatch at the call,
         not at the first step.
         """
-        if fold_every < 1:
-            raise InvalidRequest(f"fold_every is {fold_every}, but must be at least 1.")
-        if checkpoint is not None:
-            state, prompt_ids = checkpoint.state, checkpoint.ids[-1:]
-        self._check(state, prompt_ids, positions)
-        if positions == "dense":
-            # A short text never fills the budget.
-            whole = state.seen + len(prompt_ids) + sampling.max_new_tokens
-            self.check_window(min(policy.entries + fold_every, whole), 0, positions=positions)
+        self.check_decode(
+            policy,
+            state,
+            prompt_ids,
+            positions=positions,
+            sampling=sampling,
+            checkpoint=checkpoint,
+            fold_every=fold_every,
+        )
         return self._decode(policy, state, prompt_ids, positions, sampling, checkpoint, fold_every)
 
     def _decode(
@@ -202,56 +168,75 @@ class Engine:
         checkpoint: DecodeCheckpoint | None,
         fold_every: int,
     ) -> Iterator[DecodeStep]:
-        # inference_mode belongs to the thread: it must not stay on while the caller handles a step.
         if checkpoint is None:
-            with torch.inference_mode():
-                checkpoint = self._read_prompt(policy, state, prompt_ids, positions, sampling)
-            if checkpoint.ids[-1] in self.loaded.prompt.stop_ids:
-                yield DecodeStep(0, None, finish="stop")
+            first = self.read_prompt(policy, state, prompt_ids, positions=positions, sampling=sampling)
+            yield first
+            if first.checkpoint is None:
                 return
-            yield DecodeStep(0, checkpoint.ids[0], checkpoint)
-        state, ids = checkpoint.state, list(checkpoint.ids)
-        cache: TokenCache | None = None
-        while len(ids) < sampling.max_new_tokens:
-            read = state.seen if cache is None else cache.get_seq_length()
-            if positions == "original" and read >= self.loaded.window:
-                break
-            with torch.inference_mode():
-                if cache is None:
-                    cache = self._token_cache(policy, state, positions, fold_every)
-                token = choose(self._logits(cache, ids[-1:]), ids, sampling)
-                cache.step()
-            if token in self.loaded.prompt.stop_ids:
-                yield DecodeStep(len(ids), None, finish="stop")
-                return
-            ids.append(token)
-            checkpoint = None
-            if cache.length == fold_every:
-                with torch.inference_mode():
-                    state = self._fold(policy, state, cache)
-                cache, checkpoint = None, DecodeCheckpoint(state, tuple(ids))
-            yield DecodeStep(len(ids) - 1, token, checkpoint)
-        yield DecodeStep(len(ids), None, finish="length")
+            checkpoint = first.checkpoint
+        batch = Batch(self.loaded)
+        batch.join(
+            Decoding(
+                self.loaded,
+                policy,
+                checkpoint,
+                positions=positions,
+                sampling=sampling,
+                fold_every=fold_every,
+            )
+        )
+        while len(batch):
+            for _, step in batch.step():
+                if isinstance(step, Exception):
+                    raise step
+                yield step
 
-    def _read_prompt(
+    def check_decode(
         self,
         policy: SelectionPolicy,
         state: CompressedKV,
         prompt_ids: Sequence[int],
+        *,
         positions: Positions,
         sampling: Sampling,
-    ) -> DecodeCheckpoint:
-        cache = self._segment_cache(policy, state, len(prompt_ids), positions)
-        if policy.probe is not None:
-            cache.queries = []
-        token = choose(self._logits(cache, prompt_ids), (), sampling)
-        cache.finish()
-        return DecodeCheckpoint(self._fold(policy, state, cache), (token,))
+        checkpoint: DecodeCheckpoint | None = None,
+        fold_every: int = FOLD_EVERY,
+    ) -> None:
+        """Raises what `decode` raises for these arguments."""
+        if fold_every < 1:
+            raise InvalidRequest(f"fold_every is {fold_every}, but must be at least 1.")
+        if checkpoint is not None:
+            state, prompt_ids = checkpoint.state, checkpoint.ids[-1:]
+        self._check(state, prompt_ids, positions)
+        if positions == "dense":
+            # A short text never fills the budget.
+            whole = state.seen + len(prompt_ids) + sampling.max_new_tokens
+            self.check_window(min(policy.entries + fold_every, whole), 0, positions=positions)
 
-    def _fold(self, policy: SelectionPolicy, state: CompressedKV, cache: StateCache) -> CompressedKV:
-        """The state after a cache's new tokens, whose own queries are what the policy observes."""
-        new = cache.new_entries()
-        return policy.fold(state, new, self._observed(cache, concat([state.entries, new]), len(new)))
+    def read_prompt(
+        self,
+        policy: SelectionPolicy,
+        state: CompressedKV,
+        prompt_ids: Sequence[int],
+        *,
+        positions: Positions,
+        sampling: Sampling,
+        on_layer: Callable[[int], None] | None = None,
+    ) -> DecodeStep:
+        """The first step of a decode: its first token with a checkpoint to go on from, or its end at once.
+
+        on_layer as for `read`.
+        """
+        # inference_mode belongs to the thread: it must not stay on while the caller handles a step.
+        with torch.inference_mode():
+            cache = self._segment_cache(policy, state, len(prompt_ids), positions, on_layer)
+            if policy.probe is not None:
+                cache.queries = []
+            token = choose(self._logits(cache, prompt_ids), (), sampling)
+            if token in self.loaded.prompt.stop_ids:
+                return DecodeStep(0, None, finish="stop")
+            after = folded(self.loaded, policy, cache, cache.new_entries())
+        return DecodeStep(0, token, DecodeCheckpoint(after, (token,)))
 
     def _segment_cache(
         self,
@@ -264,20 +249,12 @@ class Engine:
         weights = policy.log_weights(state.entries)
         return SegmentCache(state, weights, self.loaded.rotary, positions, tokens, on_layer)
 
-    def _token_cache(
-        self, policy: SelectionPolicy, state: CompressedKV, positions: Positions, room: int
-    ) -> TokenCache:
-        cache = TokenCache(state, policy.log_weights(state.entries), self.loaded.rotary, positions, room)
-        if policy.probe is not None:
-            cache.queries = []
-        return cache
-
-    def _logits(self, cache: StateCache, ids: Sequence[int]) -> Tensor:
+    def _logits(self, cache: SegmentCache, ids: Sequence[int]) -> Tensor:
         """Logits [vocabulary] after the last of the ids."""
         logits: Tensor = self._forward(self.loaded.model, cache, ids, logits_to_keep=1).logits
         return logits[0, -1]
 
-    def _forward(self, model: Any, cache: StateCache, ids: Sequence[int], **options: int) -> Any:
+    def _forward(self, model: Any, cache: SegmentCache, ids: Sequence[int], **options: int) -> Any:
         tokens = torch.tensor([list(ids)], device=self.loaded.device)
         # Position 0 everywhere: the model's own rotation is the identity then (see rotary.py).
         places = torch.zeros_like(tokens)

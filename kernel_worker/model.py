@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from kernel_worker import attention, embedded_model
 from kernel_worker.errors import ModelDamaged, ModelUnknown, ModelUnsupported
 from kernel_worker.fingerprint import model_fingerprint, weights_digest
+from kernel_worker.packed import pack
 from kernel_worker.prompt import PromptTemplate, prompt_template
 from kernel_worker.rotary import Rotary
 from kernel_worker.suitability import refuse_config, refuse_foreign_kernels, trial
@@ -33,6 +34,7 @@ class LoadedModel:
     fingerprint      SHA-256, hex, of config, weights, tokenizer and dtype: what one wrote the other may read
     window           trained positions
     bytes_per_token  of an uncompressed KV cache, all layers
+    row_invariant    whether a sequence's logits are the same, to the bit, however many are computed with it
     """
 
     model: Any
@@ -49,6 +51,7 @@ class LoadedModel:
     dtype: torch.dtype
     device: torch.device
     bytes_per_token: int
+    row_invariant: bool
 
 
 def load_model(
@@ -104,6 +107,7 @@ def assemble(model: Any, tokenizer: Any, *, name: str) -> LoadedModel:
         dtype=model.dtype,
         device=model.device,
         bytes_per_token=2 * rows[0] * kv_heads * head_dim * model.dtype.itemsize,
+        row_invariant=pack(model),
     )
 
 

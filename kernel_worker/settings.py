@@ -47,6 +47,9 @@ class WorkerSettings(BaseSettings):
 
     capacity: int = Field(default=1, ge=1, le=64, description="Calls computed at once.")
     waiting: int = Field(default=16, ge=0, le=1024, description="Further calls that may wait for a turn.")
+    decode_rows: int = Field(
+        default=8, ge=1, le=256, description="Texts written together, a token at a time."
+    )
     max_new_tokens: int = Field(
         default=16384, ge=1, description="The most tokens that one Decode may ask for."
     )

@@ -86,5 +86,5 @@ def _in_two_segments(model: Any, rotary: Rotary, state: CompressedKV, ids: torch
         outputs.append(
             model(input_ids=part, position_ids=places, cache=cache, use_cache=True, **options).logits
         )
-        state = CompressedKV(concat([state.entries, cache.finish()]), state.seen + part.shape[1])
+        state = CompressedKV(concat([state.entries, cache.new_entries()]), state.seen + part.shape[1])
     return torch.cat(outputs, dim=1)

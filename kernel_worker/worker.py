@@ -20,6 +20,7 @@ from cache_store.settings import StoreSettings
 from cache_store.worker_registry import WorkerRecord
 from kernel_worker.address import advertised
 from kernel_worker.admission import ComputeSlots
+from kernel_worker.batcher import Batcher
 from kernel_worker.engine import Engine
 from kernel_worker.errors import AddressInUse, DeviceFailed
 from kernel_worker.gauges import Gauges
@@ -57,6 +58,7 @@ class Worker:
         self.address = ""
         self.metrics_port: int | None = None
         self._settings, self._broker, self._started_at = settings, broker, time.time()
+        slots = ComputeSlots(settings.capacity, settings.waiting)
         self.desk = Desk(
             worker_id=settings.worker_id or _new_id(),
             version=_version(),
@@ -64,8 +66,10 @@ class Worker:
             store_settings=store_settings,
             client=cache,
             engine=Engine(loaded),
-            slots=ComputeSlots(settings.capacity, settings.waiting),
+            slots=slots,
             readers=ComputeSlots(1, settings.waiting, "ingest"),
+            writers=ComputeSlots(settings.decode_rows, settings.waiting, "decode"),
+            batcher=Batcher(loaded, settings.decode_rows, slots.soon),
             leases=Leases(
                 count=settings.lease_count, nbytes=settings.lease_bytes, seconds=settings.lease_seconds
             ),
@@ -114,16 +118,15 @@ class Worker:
 
     def drain(self) -> None:
         """Takes no new work from now on. What runs goes on; who holds a lease may still compress it."""
-        self.desk.slots.drain()
-        self.desk.readers.drain()
+        for slots in (self.desk.slots, self.desk.readers, self.desk.writers):
+            slots.drain()
         self._health.show(serving=False)
         self._registration.refresh()
 
     @property
     def idle(self) -> bool:
         """Whether nothing runs or waits, and no segment waits to be compressed."""
-        desk = self.desk
-        return not desk.slots.load and not desk.readers.load and not len(desk.leases)
+        return not self.desk.load and not len(self.desk.leases)
 
     def stop(self) -> None:
         """Withdraws the worker, ends calls that still run after a moment, and waits for their threads."""
@@ -131,8 +134,9 @@ class Worker:
         self._server.stop(FLUSH_SECONDS).wait()
         self._readiness.stop()
         self._exposition.close()
-        self.desk.slots.close()
-        self.desk.readers.close()
+        self.desk.batcher.close()
+        for slots in (self.desk.writers, self.desk.slots, self.desk.readers):
+            slots.close()
 
     def withdraw(self) -> None:
         """Takes the worker out of the registry, and nothing else: for an end that cannot wait."""
@@ -152,7 +156,8 @@ class Worker:
             device=str(loaded.device),
             window=loaded.window,
             capacity=desk.slots.capacity,
-            load=desk.slots.load + desk.readers.load,
+            decode_rows=desk.batcher.rows,
+            load=desk.load,
             bytes_per_token=loaded.bytes_per_token,
             hot_states=desk.hot.names(),
             draining=desk.slots.draining,
@@ -164,7 +169,8 @@ class Worker:
 
 def _server(settings: WorkerSettings, desk: Desk, health: DeviceHealth, watch: Watch) -> grpc.Server:
     """A server that is not started; more threads than admitted calls, so that the others hear so at once."""
-    threads = settings.capacity + settings.waiting + 1 + settings.waiting + settings.lease_count
+    admitted = settings.capacity + 1 + settings.decode_rows + 3 * settings.waiting
+    threads = admitted + settings.lease_count
     server = grpc.server(
         ThreadPoolExecutor(threads + CONTROL_THREADS, thread_name_prefix="grpc"),
         interceptors=[watch],

@@ -21,7 +21,8 @@ from cache_store.store import CacheStore
 from kernel_worker.admission import DRAINING
 from kernel_worker.cache import Positions
 from kernel_worker.calls import Call
-from kernel_worker.engine import FOLD_EVERY, DecodeCheckpoint, DecodeStep
+from kernel_worker.decoding import DecodeCheckpoint, DecodeStep, Decoding
+from kernel_worker.engine import FOLD_EVERY
 from kernel_worker.errors import InvalidRequest, WorkerDraining
 from kernel_worker.sampling import Sampling
 from kernel_worker.stages.desk import Desk, invalid_arguments, positions_of
@@ -129,7 +130,7 @@ def decode(desk: Desk, call: Call, request: DecodeRequest) -> Iterator[DecodeEve
     goes on to the next checkpoint.
 
     Raises InvalidRequest for an empty or too long instruction or too many tokens, WorkerDraining, and what
-    `Desk.policy`, `Desk.state` and `ComputeSlots.stream` raise.
+    `Desk.policy`, `Desk.state`, `ComputeSlots` and `Batcher.steps` raise.
     """
     policy = desk.policy(request.plan)
     prompt = desk.prompt_ids(request.plan, request.instruction)
@@ -147,7 +148,7 @@ def decode(desk: Desk, call: Call, request: DecodeRequest) -> Iterator[DecodeEve
     checkpoints = desk.checkpoints(request.tenant)
     name = _checkpoint_name(request, prompt, ids)
     writing = _Writing(request, policy, positions, prompt, ids, checkpoints, name)
-    return desk.slots.stream(call, partial(_write, desk, call, writing))
+    return desk.writers.stream(call, partial(_write, desk, call, writing))
 
 
 def _checkpoint_name(request: DecodeRequest, prompt: tuple[int, ...], reread: tuple[int, ...]) -> str:
@@ -167,14 +168,13 @@ def _checkpoint_name(request: DecodeRequest, prompt: tuple[int, ...], reread: tu
 def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     started, voice = time.perf_counter(), _Voice(desk.loaded.tokenizer.detokenizer(), emit)
     resumed = _load_checkpoint(desk, writing)
-    request = writing.request
     state = resumed.state if resumed else _state(desk, call, writing, emit)
     reread_seconds = time.perf_counter() - started if writing.reread else 0.0
     ids = resumed.ids if resumed else ()
     emit(Started(len(writing.prompt), len(ids), writing.checkpoint))
     for index, token in enumerate(ids):
         voice.say(index, token)
-    for step in _steps(desk, writing, state, resumed):
+    for step in _steps(desk, call, writing, state, resumed):
         call.check()
         if step.token is None:
             break
@@ -184,7 +184,7 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
         voice.say(step.index, step.token)
     voice.finish()
     seconds = time.perf_counter() - started
-    log.info("Decode from %.12s: %d tokens in %.2f s.", request.state, step.index, seconds)
+    log.info("Decode from %.12s: %d tokens in %.2f s.", writing.request.state, step.index, seconds)
     emit(Finished(step.finish or "length", step.index, seconds, reread_seconds))
     _drop_checkpoint(writing)
 
@@ -198,22 +198,46 @@ def _state(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> CompressedK
     def progress(done: int, tokens: int) -> None:
         emit(Rereading(done, tokens))
 
-    return read_again(desk, call, writing.reread, request.plan.segment_tokens, progress)
+    piece = request.plan.segment_tokens
+    return desk.slots.run(call, lambda: read_again(desk, call, writing.reread, piece, progress))
 
 
 def _steps(
-    desk: Desk, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
+    desk: Desk, call: Call, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
 ) -> Iterator[DecodeStep]:
+    """The prompt on a compute thread, then tokens in company."""
+    sampling, positions = writing.request.sampling, writing.positions
     # A policy may refuse what it would have to hold: its own sentence tells.
     with invalid_arguments():
-        yield from desk.engine.decode(
-            writing.policy,
-            state,
-            writing.prompt,
-            positions=writing.positions,
-            sampling=writing.request.sampling,
-            checkpoint=resumed,
+        desk.engine.check_decode(
+            writing.policy, state, writing.prompt, positions=positions, sampling=sampling, checkpoint=resumed
         )
+        if resumed is None:
+            first = desk.slots.run(call, lambda: _read_prompt(desk, call, writing, state))
+            yield first
+            if first.checkpoint is None:
+                return
+            resumed = first.checkpoint
+        decoding = Decoding(
+            desk.loaded,
+            writing.policy,
+            resumed,
+            positions=positions,
+            sampling=sampling,
+            fold_every=FOLD_EVERY,
+        )
+        yield from desk.batcher.steps(call, decoding)
+
+
+def _read_prompt(desk: Desk, call: Call, writing: _Writing, state: CompressedKV) -> DecodeStep:
+    return desk.engine.read_prompt(
+        writing.policy,
+        state,
+        writing.prompt,
+        positions=writing.positions,
+        sampling=writing.request.sampling,
+        on_layer=lambda _: desk.between_layers(call),
+    )
 
 
 def _load_checkpoint(desk: Desk, writing: _Writing) -> DecodeCheckpoint | None:
@@ -261,5 +285,5 @@ def _save_checkpoint(desk: Desk, writing: _Writing, checkpoint: DecodeCheckpoint
         )
     except (BudgetExceeded, StoreUnavailable) as error:
         log.warning("A checkpoint was not stored: %s", error)
-    if desk.slots.draining:
+    if desk.writers.draining:
         raise WorkerDraining(DRAINING)

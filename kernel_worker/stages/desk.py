@@ -15,7 +15,9 @@ from cache_store.settings import StoreSettings
 from cache_store.states import load_state, read_meta
 from cache_store.store import CacheStore
 from kernel_worker.admission import ComputeSlots
+from kernel_worker.batcher import Batcher
 from kernel_worker.cache import Positions
+from kernel_worker.calls import Call
 from kernel_worker.engine import FOLD_EVERY, Engine
 from kernel_worker.errors import InvalidRequest, StateMismatch
 from kernel_worker.hot_states import HotStates
@@ -50,6 +52,7 @@ class Desk:
 
     slots    for the model
     readers  for tokenizing, which must not wait for the model, nor the model for it
+    writers  for decodes, which wait for the batcher's steps and compute nothing themselves
     """
 
     worker_id: str
@@ -60,12 +63,27 @@ class Desk:
     engine: Engine
     slots: ComputeSlots
     readers: ComputeSlots
+    writers: ComputeSlots
+    batcher: Batcher
     leases: Leases
     hot: HotStates
 
     @property
     def loaded(self) -> LoadedModel:
         return self.engine.loaded
+
+    @property
+    def load(self) -> int:
+        """Calls that run or wait, of all kinds."""
+        return self.slots.load + self.readers.load + self.writers.load
+
+    def between_layers(self, call: Call) -> None:
+        """For work on a compute thread: ends it where nobody waits any more, and lets decodes have a turn.
+
+        Raises CallerGone.
+        """
+        call.check()
+        self.batcher.give_way()
 
     def store(self, tenant: str) -> CacheStore:
         """The objects of one tenant. Raises InvalidRequest for a name that no tenant can have."""

@@ -53,7 +53,7 @@ def _read(desk: Desk, call: Call, segment: Segment, emit: Emit) -> None:
     lease = desk.leases.reserve(segment.lease_key, desk.loaded.bytes_per_token * len(segment.ids))
 
     def on_layer(done: int) -> None:
-        call.check()
+        desk.between_layers(call)
         emit(Progress(done, layers))
 
     try:

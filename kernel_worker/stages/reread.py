@@ -82,7 +82,7 @@ def read_again(
         part = ids[start : start + piece]
 
         def on_layer(done: int, start: int = start, count: int = len(part)) -> None:
-            call.check()
+            desk.between_layers(call)
             progress(start + count * done // layers, len(ids))
 
         segment = engine.read(policy, state, part, positions="original", on_layer=on_layer)

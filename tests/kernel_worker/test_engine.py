@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kernel_worker.cache import Positions
-from kernel_worker.engine import DecodeCheckpoint, DecodeStep, Engine
+from kernel_worker.decoding import DecodeCheckpoint, DecodeStep
+from kernel_worker.engine import Engine
 from kernel_worker.errors import InvalidRequest, StateMismatch, WindowExceeded
 from kernel_worker.model import LoadedModel
 from kernel_worker.sampling import Sampling

@@ -1,0 +1,158 @@
+"""Who steps the texts that a worker writes together, and when: continuous batching.
+
+A step gives every text one token. It is computed on the threads that compute everything else: in its turn
+behind what waits there, and between two layers of what is read meanwhile, as often as leaves both the same
+time. Texts come and go from one step to the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from threading import Lock
+
+from kernel_worker.admission import DRAINING
+from kernel_worker.batch import Batch
+from kernel_worker.calls import Call
+from kernel_worker.decoding import DecodeStep, Decoding
+from kernel_worker.errors import CallerGone, WorkerDraining
+from kernel_worker.model import LoadedModel
+
+
+class _Seat:
+    """One text in the batch, and the steps that its call has not taken yet."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self.decoding = decoding
+        self.gone = False
+        self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
+
+    def put(self, step: DecodeStep | Exception) -> None:
+        self._steps.put(step)
+
+    def take(self) -> DecodeStep:
+        """The next step, once there is one; raises what came in its place."""
+        step = self._steps.get()
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+class Batcher:
+    """Safe to call from several threads.
+
+    rows    the most texts at once; who calls `steps` sees to it that there are no more
+    submit  has a compute thread run something, behind what waits already
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, rows: int, submit: Callable[[Callable[[], None]], object]
+    ) -> None:
+        self.rows = rows
+        self._submit = submit
+        self._batch = Batch(loaded, rows)  # touched by whoever holds `_stepping`, and by nobody else
+        self._stepping = Lock()
+        self._lock = Lock()
+        self._seats: list[_Seat] = []
+        self._submitted = self._closed = False
+        self._ended, self._took = 0.0, 0.0
+
+    def __len__(self) -> int:
+        """Texts that are being written."""
+        return len(self._seats)
+
+    def steps(self, call: Call, decoding: Decoding) -> Iterator[DecodeStep]:
+        """The steps of a decoding up to its last one, computed ahead of who takes them.
+
+        Closing the iterator, or the end of the call, frees its row at the next token.
+        Raises CallerGone, WorkerDraining after `close`, or what went wrong with the step.
+        """
+        seat = _Seat(decoding)
+        with self._lock:
+            if self._closed:
+                raise WorkerDraining(DRAINING)
+            self._seats.append(seat)
+        call.when_gone(lambda: seat.put(CallerGone("The caller went away before the text was written.")))
+        self._go_on()
+        try:
+            while (step := seat.take()).finish is None:
+                yield step
+            yield step
+        finally:
+            seat.gone = True
+
+    def give_way(self) -> None:
+        """For other work to call between two layers: a step, where it is the texts' turn."""
+        if not self._seats or time.monotonic() - self._ended < self._took:
+            return
+        if self._stepping.acquire(blocking=False):  # or another compute thread is at it
+            try:
+                self._step()
+            finally:
+                self._stepping.release()
+
+    def close(self) -> None:
+        """Ends all texts; who waits for their next step gets WorkerDraining."""
+        with self._lock:
+            self._closed = True
+            seats, self._seats = self._seats, []
+        for seat in seats:
+            seat.put(WorkerDraining(DRAINING))
+
+    def _go_on(self) -> None:
+        with self._lock:
+            if self._submitted or not self._seats:
+                return
+            self._submitted = True
+        try:
+            self._submit(self._turn)
+        except RuntimeError:  # the threads have ended
+            self.close()
+
+    def _turn(self) -> None:
+        try:
+            with self._stepping:
+                self._step()
+        finally:
+            with self._lock:
+                self._submitted = False
+            self._go_on()
+
+    def _step(self) -> None:
+        began = time.monotonic()
+        with self._lock:
+            seats = {seat.decoding: seat for seat in self._seats}
+        for decoding, step in self._stepped(seats):
+            seats[decoding].put(step)
+            if isinstance(step, Exception) or step.finish is not None:
+                self._free(seats[decoding])
+        self._ended = time.monotonic()
+        self._took = self._ended - began
+
+    def _stepped(self, seats: dict[Decoding, _Seat]) -> list[tuple[Decoding, DecodeStep | Exception]]:
+        try:
+            self._settle(seats)
+            return self._batch.step()
+        except Exception as error:  # of the device, say: none of these texts can go on, but the worker can
+            for decoding in self._batch.decodings:
+                self._batch.leave(decoding)
+            return [(decoding, error) for decoding in seats]
+
+    def _settle(self, seats: dict[Decoding, _Seat]) -> None:
+        """Lets go who left, and lets in who came."""
+        for decoding, seat in list(seats.items()):
+            if seat.gone:
+                self._free(seat)
+                del seats[decoding]
+        for decoding in self._batch.decodings:
+            if decoding not in seats:
+                self._batch.leave(decoding)
+        for decoding in seats:
+            if decoding not in self._batch.decodings:
+                self._batch.join(decoding)
+
+    def _free(self, seat: _Seat) -> None:
+        with self._lock:
+            if seat in self._seats:
+                self._seats.remove(seat)
