@@ -12,7 +12,7 @@ from orchestrator.event_stream import failure
 from orchestrator.job_store import JobStore, Move
 from orchestrator.jobs import Job, Stage
 from orchestrator.messages import Sender, StageMessage
-from orchestrator.pool import Member, Pool, Room, missing, rooms
+from orchestrator.pool import Member, Pool, Take, missing, rooms
 from orchestrator.records import NOW
 from orchestrator.remedies import Remedy, StageFailed
 from orchestrator.settings import Settings
@@ -156,7 +156,7 @@ def _after(remedy: Remedy, job: Job) -> tuple[Stage, int]:
     return job.stage, job.segment
 
 
-def _can_go(job: Job, members: Sequence[Member], take: Room) -> bool:
+def _can_go(job: Job, members: Sequence[Member], take: Take) -> bool:
     """Whether a parked job finds what it waits for. A compress has its worker, or finds it gone."""
     if job.stage == "compress":
         return True

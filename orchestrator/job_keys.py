@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cache_store.keys import ROOT, check_tenant
 from orchestrator.errors import UnknownJob
+from orchestrator.jobs import Room
 
 JOB_ID_PATTERN = "[a-z0-9]{1,64}"
 CELERY_PREFIX = f"{ROOT}:celery:"
@@ -21,9 +22,9 @@ REAPER_LOCK = f"{ROOT}:orchestrator:reaper"
 PROCESSES = f"{ROOT}:orchestrator:processes"
 
 
-def reservations(worker_id: str) -> str:
+def reservations(worker_id: str, room: Room) -> str:
     """Sorted set: "{tenant}/{job id}" -> Unix time in seconds at which the reservation lapses."""
-    return f"{ROOT}:orchestrator:reservations:{worker_id}"
+    return f"{ROOT}:orchestrator:reservations:{worker_id}:{room}"
 
 
 def suspended(worker_id: str) -> str:

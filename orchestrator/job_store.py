@@ -164,7 +164,7 @@ class JobStore:
         keys = JobKeys(job.tenant, job.id)
         watched = [keys.record, keys.claim]
         if worker_id is not None:
-            watched.append(job_keys.reservations(worker_id))
+            watched.append(job_keys.reservations(worker_id, job.room))
         life = int(self._settings.claim_ttl * 1000)
         arguments: list[Any] = [json.dumps(claim), claim, life, keys.member, self._settings.reservation_ttl]
         with job_store_errors(self.client):

@@ -16,6 +16,9 @@ from orchestrator.errors import OptionError
 Kind: TypeAlias = Literal["summarize", "ask", "complete"]
 Stage: TypeAlias = Literal["ingest", "prefill", "compress", "rank", "decode"]
 STAGES: tuple[Stage, ...] = ("ingest", "prefill", "compress", "rank", "decode")
+Room: TypeAlias = Literal["calls", "rows"]
+"""What of a worker a job takes: one of the calls that it computes at once, or a row of what it writes."""
+ROOMS: tuple[Room, ...] = ("calls", "rows")
 REREAD = "reread"
 """The first part of a decode that reads again: told apart in events and seconds, but no place of its own."""
 PHASES: tuple[str, ...] = (*STAGES[:-1], REREAD, STAGES[-1])
@@ -134,6 +137,11 @@ class Job:
     @property
     def finished(self) -> bool:
         return self.status in TERMINAL
+
+    @property
+    def room(self) -> Room:
+        """What it takes where it stands. Texts are written together, and beside what is read."""
+        return "rows" if self.stage == "decode" else "calls"
 
     @property
     def sought(self) -> str:

@@ -8,7 +8,7 @@ several orchestrators share the same workers, and one that dies leaves nothing b
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -18,7 +18,7 @@ from orchestrator import job_keys, scripts
 from orchestrator.connection import job_store_errors
 from orchestrator.errors import NoWorker, PoolBusy
 from orchestrator.job_keys import JobKeys
-from orchestrator.jobs import Job
+from orchestrator.jobs import ROOMS, Job, Room
 from orchestrator.settings import Settings
 
 
@@ -27,7 +27,7 @@ class Member:
     """A registered worker: its record, how many jobs have reserved it, and whether it may be given work."""
 
     record: WorkerRecord
-    load: int
+    reserved: Mapping[Room, int]
     trusted: bool
 
     @property
@@ -35,10 +35,9 @@ class Member:
         """Whether it takes work at all."""
         return self.trusted and not self.record.draining
 
-    @property
-    def room(self) -> int:
+    def free(self, room: Room) -> int:
         """How many jobs more it may be given now."""
-        return max(0, self.record.capacity - self.load) if self.open else 0
+        return max(0, capacity(self.record, room) - self.reserved[room]) if self.open else 0
 
     def suits(self, job: Job) -> bool:
         """Whether it has the job's model: the very fingerprint once ingest has fixed it, a name before."""
@@ -62,16 +61,17 @@ class Pool:
             now = self._client.time()[0]
             with self._client.pipeline(transaction=False) as pipe:
                 for record in records:
-                    pipe.zcount(job_keys.reservations(record.id), f"({now}", "+inf")
+                    for room in ROOMS:
+                        pipe.zcount(job_keys.reservations(record.id, room), f"({now}", "+inf")
                     pipe.get(job_keys.suspended(record.id))
                     pipe.pexpiretime(WORKER_PREFIX + record.id)
-                answers = pipe.execute()
-        return [
-            Member(record, load, mistrust is None or expiry > int(mistrust))
-            for record, (load, mistrust, expiry) in zip(
-                records, zip(*[iter(answers)] * 3, strict=True), strict=True
-            )
-        ]
+                answers = iter(pipe.execute())
+        members = []
+        for record in records:
+            reserved = {room: next(answers) for room in ROOMS}
+            mistrust, expiry = next(answers), next(answers)
+            members.append(Member(record, reserved, mistrust is None or expiry > int(mistrust)))
+        return members
 
     def find(self, worker_id: str) -> WorkerRecord | None:
         """A worker, draining or not; None if it is registered no longer."""
@@ -85,15 +85,21 @@ class Pool:
         candidates = [member for member in self._suitable(job) if member.open]
         if not candidates:
             raise PoolBusy(f"no worker with the model {job.options.model} answers at the moment")
-        return min(candidates, key=lambda m: m.load / max(1, m.record.capacity)).record
+        return min(candidates, key=lambda m: m.reserved["calls"] / m.record.capacity).record
 
     def reserve(self, job: Job) -> WorkerRecord:
-        """Reserves the least loaded worker that suits and has room; among equals the last one, or one that
-        has the job's state at hand. Raises NoWorker, PoolBusy."""
-        suitable = self._suitable(job)
-        candidates = [member.record for member in suitable if member.open]
-        candidates.sort(key=lambda record: (record.id != job.worker, job.state not in record.hot_states))
-        number = self._run_reserve(job, candidates, [record.capacity for record in candidates])
+        """Reserves the least loaded worker that suits and has room; among equals one that reads nothing, the
+        last one, one that has the job's state at hand. Raises NoWorker, PoolBusy."""
+        suitable = [member for member in self._suitable(job) if member.open]
+        suitable.sort(
+            key=lambda m: (
+                not m.free("calls"),
+                m.record.id != job.worker,
+                job.state not in m.record.hot_states,
+            )
+        )
+        candidates = [member.record for member in suitable]
+        number = self._run_reserve(job, candidates, [capacity(record, job.room) for record in candidates])
         if number == 0:
             raise PoolBusy(f"all workers with the model {job.options.model} are busy")
         return candidates[number - 1]
@@ -105,7 +111,7 @@ class Pool:
     def release(self, job: Job, worker_id: str) -> None:
         """Gives up the job's reservation of a worker, if there is one."""
         with job_store_errors(self._client):
-            self._client.zrem(job_keys.reservations(worker_id), JobKeys(job.tenant, job.id).member)
+            self._client.zrem(job_keys.reservations(worker_id, job.room), JobKeys(job.tenant, job.id).member)
 
     def suspend(self, worker_id: str) -> None:
         """Gives a worker no more work until it has renewed its registration after this moment."""
@@ -115,7 +121,7 @@ class Pool:
                 self._client.set(job_keys.suspended(worker_id), expiry, pxat=expiry)
 
     def _run_reserve(self, job: Job, records: Sequence[WorkerRecord], capacities: Sequence[int]) -> int:
-        keys = [job_keys.reservations(record.id) for record in records]
+        keys = [job_keys.reservations(record.id, job.room) for record in records]
         if not keys:
             return 0
         member = JobKeys(job.tenant, job.id).member
@@ -138,17 +144,22 @@ def missing(job: Job, members: Sequence[Member]) -> str:
     return f"no worker with the model {job.options.model} is registered ({there})"
 
 
-Room = Callable[[Job], bool]
+def capacity(record: WorkerRecord, room: Room) -> int:
+    """How many jobs a worker has room for at once."""
+    return record.decode_rows if room == "rows" else record.capacity
 
 
-def rooms(members: Sequence[Member]) -> Room:
+Take = Callable[[Job], bool]
+
+
+def rooms(members: Sequence[Member]) -> Take:
     """A function that says whether there is room for one job more, and takes that room."""
-    free = {member.record.id: member.room for member in members}
+    free = {(member.record.id, room): member.free(room) for member in members for room in ROOMS}
 
     def take(job: Job) -> bool:
         for member in members:
-            if member.suits(job) and free[member.record.id] > 0:
-                free[member.record.id] -= 1
+            if member.suits(job) and free[member.record.id, job.room] > 0:
+                free[member.record.id, job.room] -= 1
                 return True
         return False
 

@@ -38,7 +38,7 @@ class Settings(StoreSettings):
     document_pages_limit: int = Field(default=limits.PAGES, ge=1)
     document_seconds_limit: Seconds = limits.SECONDS
     document_memory_limit: ByteSize = Field(default=ByteSize(limits.MEMORY_BYTES), ge=256 * 1024**2)
-    concurrency: int = Field(default=8, ge=1, le=512)
+    concurrency: int = Field(default=32, ge=1, le=512)
     max_attempts: int = Field(default=5, ge=1, le=100)
     worker_wait_seconds: Seconds = 60.0
     job_ttl_seconds: int = Field(default=7 * 24 * 3600, ge=60)

@@ -31,9 +31,19 @@ def pool_families(members: Sequence[Member], orchestrators: int) -> Iterator[Met
             sum(member.record.capacity for member in members if not member.record.draining),
         ),
         (
+            "workers_capacity_rows",
+            "Texts that the workers can write at once; those that drain are left out.",
+            sum(member.record.decode_rows for member in members if not member.record.draining),
+        ),
+        (
             "workers_reserved_calls",
-            "Jobs that have reserved a worker.",
-            sum(member.load for member in members),
+            "Jobs that have reserved a worker for anything but a decode.",
+            sum(member.reserved["calls"] for member in members),
+        ),
+        (
+            "workers_reserved_rows",
+            "Jobs that have reserved a row of a worker's decodes.",
+            sum(member.reserved["rows"] for member in members),
         ),
         (
             "workers_load_calls",

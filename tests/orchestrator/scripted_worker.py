@@ -87,10 +87,12 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
         model: str = "tiny",
         fingerprint: str = "f1",
         capacity: int = 1,
+        decode_rows: int = 1,
         name: str | None = None,
     ) -> None:
         self.id = name or f"w-{uuid.uuid4().hex[:8]}"
-        self.model, self.fingerprint, self.capacity = model, fingerprint, capacity
+        self.model, self.fingerprint = model, fingerprint
+        self.capacity, self.decode_rows = capacity, decode_rows
         self.script: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
         self.token_script: dict[int, Fault] = {}  # by token: before it is sent
         self.before_lease: dict[int, Fault] = {}  # by segment: when Prefill is done but for its last answer
@@ -141,6 +143,7 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
             device="cpu",
             window=4096,
             capacity=self.capacity,
+            decode_rows=self.decode_rows,
             bytes_per_token=BYTES_PER_TOKEN,
             draining=self.draining,
             version="0",

@@ -10,6 +10,7 @@ import pytest
 from cache_store.worker_registry import announce
 from orchestrator.errors import NoWorker, PoolBusy
 from orchestrator.jobs import Job
+from orchestrator.pool import rooms
 from orchestrator.submission import _new_job
 from tests.orchestrator.conftest import MakeWorker
 from tests.orchestrator.harness import Orchestrator, options, until
@@ -32,7 +33,7 @@ def test_least_loaded_first(orchestrator: Orchestrator, make_worker: MakeWorker)
 def test_same_job_reserves_once(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
     job = new_job()
     assert orchestrator.pool.reserve(job).id == orchestrator.pool.reserve(job).id == worker.id
-    assert orchestrator.pool.members()[0].load == 1
+    assert orchestrator.pool.members()[0].reserved["calls"] == 1
 
 
 def test_last_worker_is_preferred_among_equals(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:
@@ -60,21 +61,44 @@ def test_moving_gives_the_old_reservation_up(orchestrator: Orchestrator, make_wo
     orchestrator.pool.reserve(job)
     make_worker(name="b")
     orchestrator.pool.reserve(dataclasses.replace(job, worker="b"))
-    assert [member.load for member in orchestrator.pool.members()] == [0, 1]
+    assert [member.reserved["calls"] for member in orchestrator.pool.members()] == [0, 1]
+
+
+def test_decodes_have_rows_of_their_own(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:
+    worker = make_worker(capacity=1, decode_rows=2)
+    writing = [dataclasses.replace(new_job(), stage="decode") for _ in range(3)]
+    orchestrator.pool.reserve(new_job())
+    for job in writing[:2]:
+        assert orchestrator.pool.reserve(job).id == worker.id
+    for job in (writing[2], new_job()):
+        with pytest.raises(PoolBusy):
+            orchestrator.pool.reserve(job)
+    assert orchestrator.pool.members()[0].reserved == {"calls": 1, "rows": 2}
+    orchestrator.pool.release(writing[0], worker.id)
+    take = rooms(orchestrator.pool.members())
+    assert [take(job) for job in (new_job(), writing[2], writing[0])] == [False, True, False]
+
+
+def test_who_reads_nothing_writes_first(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:
+    make_worker(decode_rows=2, name="a")
+    orchestrator.pool.reserve(new_job())
+    make_worker(decode_rows=2, name="b")
+    job = dataclasses.replace(new_job(), stage="decode", worker="a")
+    assert orchestrator.pool.reserve(job).id == "b"
 
 
 def test_reservation_lapses(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
     orchestrator.pool.reserve(new_job())
     with pytest.raises(PoolBusy):
         orchestrator.pool.reserve(new_job())
-    until(lambda: orchestrator.pool.members()[0].load == 0, "the reservation lapses")
+    until(lambda: orchestrator.pool.members()[0].reserved["calls"] == 0, "the reservation lapses")
     orchestrator.pool.reserve(new_job())
 
 
 def test_lease_holder_is_held_room_or_not(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
     orchestrator.pool.reserve(new_job())
     orchestrator.pool.hold(new_job(), worker.record())
-    assert orchestrator.pool.members()[0].load == 2
+    assert orchestrator.pool.members()[0].reserved["calls"] == 2
 
 
 def test_many_at_once_never_exceed_capacity(orchestrator: Orchestrator, make_worker: MakeWorker) -> None:

@@ -99,7 +99,7 @@ def test_worker_stays_reserved_for_a_long_call(
         assert gate.reached.wait(5)
         since = time.monotonic()
         while time.monotonic() - since < 2.5:
-            assert short.pool.members()[0].load == 1
+            assert short.pool.members()[0].reserved["calls"] == 1
         gate.open.set()
         until(lambda: short.job(job).finished, "the job ends")
     short.close()

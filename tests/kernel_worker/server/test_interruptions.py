@@ -101,7 +101,7 @@ def test_a_cancelled_decode_ends_within_a_token(lab: Lab, worker: Worker, caller
         assert gate.reached.wait(PATIENCE)
         _cancel(call, caller)
         gate.open()
-        until(lambda: worker.desk.slots.load == 0)
+        until(lambda: worker.desk.load == 0)
         assert gate.passes == 11
 
 
@@ -117,7 +117,7 @@ def test_a_broken_decode_goes_on_elsewhere_with_the_same_text(
         if event.token.index == FOLD_EVERY + 5:
             call.cancel()
             break
-    until(lambda: lab.workers[0].desk.slots.load == 0)
+    until(lambda: lab.workers[0].desk.load == 0)
     resumed = elsewhere(lab, caller).decode(state, **asked)
     assert resumed.started.resumed_tokens > FOLD_EVERY
     assert resumed.started.checkpoint == whole.started.checkpoint
