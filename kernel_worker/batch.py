@@ -1,8 +1,8 @@
 """Several texts written together: one call of the model gives each of them its next token.
 
 Fixed numbers of entries make this cheap: a row of a table is as long as a state may grow, however long the
-document was. What a text says does not depend on the others. On a CPU packed weights see to that; elsewhere
-every step has the same number of rows, filled up with rows that nobody reads.
+document was. What a text says does not depend on the others: a step is filled up, with rows that
+nobody reads, to where the number of rows no longer matters (see packed.py), or to the most that there may be.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Batch:
             raise RuntimeError(f"all {self._rows} rows are taken")
         self._decodings.append(decoding)
 
+    @torch.inference_mode()
     def leave(self, decoding: Decoding) -> None:
         """Whether it has ended or not; a decoding that is not there is none to lose."""
         if decoding in self._decodings:
@@ -83,7 +84,7 @@ class Batch:
     def _logits(self, cache: BatchCache, ids: Sequence[int]) -> Tensor:
         """[rows, vocabulary], of which the first ones belong to the ids."""
         loaded = self._loaded
-        unread = 0 if loaded.row_invariant else self._rows - len(ids)
+        unread = max(0, (loaded.fewest_rows or self._rows) - len(ids))
         tokens = torch.tensor([*ids, *[0] * unread], device=loaded.device).unsqueeze(1)
         # Position 0 everywhere: the model's own rotation is the identity then (see rotary.py).
         places, extra = torch.zeros_like(tokens), {attention.NAME: cache}
@@ -96,12 +97,12 @@ class Batch:
     def _taken(self, decoding: Decoding, logits: Tensor) -> DecodeStep | Exception:
         row = decoding.row
         try:
-            step = decoding.take(decoding.choose(logits))
+            return decoding.take(decoding.choose(logits))
         except Exception as error:  # a policy's refusal, say: it ends this text, and no other
             return error
-        if row is not None and decoding.row is None:  # folded
-            self._unseat(row)
-        return step
+        finally:
+            if row is not None and decoding.row is None:  # folded, or not
+                self._unseat(row)
 
     def _seat(self, row: TokenRow) -> None:
         key = (row.size, row.room)

@@ -50,7 +50,7 @@ class Batcher:
         self, loaded: LoadedModel, rows: int, submit: Callable[[Callable[[], None]], object]
     ) -> None:
         self.rows = rows
-        self._submit = submit
+        self._loaded, self._submit = loaded, submit
         self._batch = Batch(loaded, rows)  # touched by whoever holds `_stepping`, and by nobody else
         self._stepping = Lock()
         self._lock = Lock()
@@ -135,8 +135,7 @@ class Batcher:
             self._settle(seats)
             return self._batch.step()
         except Exception as error:  # of the device, say: none of these texts can go on, but the worker can
-            for decoding in self._batch.decodings:
-                self._batch.leave(decoding)
+            self._batch = Batch(self._loaded, self.rows)
             return [(decoding, error) for decoding in seats]
 
     def _settle(self, seats: dict[Decoding, _Seat]) -> None:

@@ -34,7 +34,8 @@ class LoadedModel:
     fingerprint      SHA-256, hex, of config, weights, tokenizer and dtype: what one wrote the other may read
     window           trained positions
     bytes_per_token  of an uncompressed KV cache, all layers
-    row_invariant    whether a sequence's logits are the same, to the bit, however many are computed with it
+    fewest_rows      with so many sequences or more in a step, each has the same logits, to the bit, whatever
+                     their number; None where that holds for one and the same number only
     """
 
     model: Any
@@ -51,7 +52,7 @@ class LoadedModel:
     dtype: torch.dtype
     device: torch.device
     bytes_per_token: int
-    row_invariant: bool
+    fewest_rows: int | None
 
 
 def load_model(
@@ -107,7 +108,7 @@ def assemble(model: Any, tokenizer: Any, *, name: str) -> LoadedModel:
         dtype=model.dtype,
         device=model.device,
         bytes_per_token=2 * rows[0] * kv_heads * head_dim * model.dtype.itemsize,
-        row_invariant=pack(model),
+        fewest_rows=pack(model),
     )
 
 

@@ -1,0 +1,211 @@
+"""Texts that are written together: each says, to the bit, what it says alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+
+from kernel_worker.batch import Batch
+from kernel_worker.cache import Positions
+from kernel_worker.decoding import DecodeCheckpoint, DecodeStep, Decoding
+from kernel_worker.engine import Engine
+from kernel_worker.model import LoadedModel, load_model
+from kernel_worker.sampling import Sampling
+from kernels.selection import CompressedKV, SelectionPolicy, make_policy
+from kernels.selection.observation import Observation
+from kernels.weighted_kv import WeightedKV
+from tests.kernel_worker.real import needs_model
+from tests.kernel_worker.server.harness import endless
+from tests.kernel_worker.tiny import tiny_loaded
+
+FOLD_EVERY = 6
+PROMPT = (40, 41, 300, 1, 77)
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text to write: a document of so many tokens under a policy, and how it is sampled."""
+
+    tokens: int
+    policy: SelectionPolicy
+    positions: Positions = "dense"
+    sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=20))
+
+    def decoding(self, loaded: LoadedModel) -> Decoding:
+        """After its prompt, from which its first token comes."""
+        engine, state = Engine(loaded), Engine(loaded).empty_state()
+        ids = [(17 * i * i + 5 * i + self.tokens) % 250 + 3 for i in range(self.tokens)]
+        for start in range(0, len(ids), 32):
+            part = ids[start : start + 32]
+            new = engine.prefill(self.policy, state, part, positions=self.positions)
+            seen = engine.observe(self.policy, state, new, part, positions=self.positions)
+            state = self.policy.fold(state, new, seen)
+        first = engine.read_prompt(
+            self.policy, state, PROMPT, positions=self.positions, sampling=self.sampling
+        )
+        assert first.checkpoint is not None
+        return self.resumed(loaded, first.checkpoint)
+
+    def resumed(self, loaded: LoadedModel, checkpoint: DecodeCheckpoint) -> Decoding:
+        return Decoding(
+            loaded,
+            self.policy,
+            checkpoint,
+            positions=self.positions,
+            sampling=self.sampling,
+            fold_every=FOLD_EVERY,
+        )
+
+
+def express(entries: int, seed: int = 0) -> SelectionPolicy:
+    return make_policy("express", entries=entries, seed=seed, parameters={"sinks": "4"})
+
+
+TEXTS = (
+    Text(90, express(64)),
+    Text(90, express(64, seed=1), sampling=Sampling(max_new_tokens=20, temperature=1.0, seed=5)),
+    Text(40, make_policy("exact", entries=200, seed=0), "original"),
+    Text(70, make_policy("streaming", entries=48, seed=0, parameters={"sinks": "2"})),
+    Text(90, make_policy("snapkv", entries=48, seed=0), sampling=Sampling(max_new_tokens=9)),
+    Text(5, express(64), sampling=Sampling(max_new_tokens=31, repetition_penalty=1.3)),
+)
+
+
+def run(
+    loaded: LoadedModel, arrivals: Sequence[tuple[int, Decoding]], rows: int
+) -> dict[Decoding, list[DecodeStep]]:
+    """The steps of decodings, each of which joins before the step of its number."""
+    batch, waiting = Batch(loaded, rows), list(arrivals)
+    said: dict[Decoding, list[DecodeStep]] = {decoding: [] for _, decoding in arrivals}
+    number = 0
+    while waiting or len(batch):
+        for arrival in [each for each in waiting if each[0] <= number]:
+            batch.join(arrival[1])
+            waiting.remove(arrival)
+        for decoding, step in batch.step():
+            assert isinstance(step, DecodeStep), step
+            said[decoding].append(step)
+        number += 1
+    return said
+
+
+def assert_equal(one: Sequence[DecodeStep], other: Sequence[DecodeStep]) -> None:
+    """The same ids, and the same states after every fold, bit for bit."""
+    assert [(s.index, s.token, s.finish) for s in one] == [(s.index, s.token, s.finish) for s in other]
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.checkpoint is None) == (theirs.checkpoint is None)
+        if mine.checkpoint is not None and theirs.checkpoint is not None:
+            assert mine.checkpoint.ids == theirs.checkpoint.ids
+            assert_same_state(mine.checkpoint.state, theirs.checkpoint.state)
+
+
+def assert_same_state(one: CompressedKV, other: CompressedKV) -> None:
+    assert one.seen == other.seen
+    for part in ("keys", "values", "weights"):
+        assert torch.equal(getattr(one.entries, part), getattr(other.entries, part)), part
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3", "llama, not packed"])
+def loaded(request: pytest.FixtureRequest) -> LoadedModel:
+    """Not packed is a model whose rows do depend on how many there are: every step has all rows then."""
+    family, _, how = request.param.partition(", ")
+    with pytest.MonkeyPatch.context() as patch:
+        if how:
+            patch.setattr("kernel_worker.model.pack", lambda _: None)
+        model = endless(tiny_loaded(family))
+    assert (model.fewest_rows is None) == bool(how)
+    return model
+
+
+def test_a_text_is_the_same_in_any_company(loaded: LoadedModel) -> None:
+    decodings = [text.decoding(loaded) for text in TEXTS]
+    # They come and go while others write: two at once, some late, one when the first has gone.
+    together = run(loaded, list(zip((0, 0, 3, 4, 4, 12), decodings, strict=True)), rows=6)
+    for text, decoding in zip(TEXTS, decodings, strict=True):
+        other = text.decoding(loaded)
+        alone = run(loaded, [(0, other)], rows=6)[other]
+        assert sum(step.token is not None for step in alone) == text.sampling.max_new_tokens - 1
+        assert_equal(together[decoding], alone)
+
+
+def test_a_text_goes_on_from_its_checkpoint_in_other_company(loaded: LoadedModel) -> None:
+    whole = TEXTS[0].decoding(loaded)
+    steps = run(loaded, [(0, whole), (2, TEXTS[3].decoding(loaded))], rows=3)[whole]
+    place, checkpoint = next((i, s.checkpoint) for i, s in enumerate(steps) if s.checkpoint is not None)
+    rest = TEXTS[0].resumed(loaded, checkpoint)
+    others = [(0, TEXTS[1].decoding(loaded)), (3, TEXTS[2].decoding(loaded))]
+    assert_equal(run(loaded, [(0, rest), *others], rows=3)[rest], steps[place + 1 :])
+
+
+def test_rows_of_one_length_share_a_table_and_its_memory_goes_with_the_last(loaded: LoadedModel) -> None:
+    batch, decodings = Batch(loaded, 3), [TEXTS[i].decoding(loaded) for i in (0, 1, 3)]
+    for decoding in decodings:
+        batch.join(decoding)
+    batch.step()
+    assert len({id(each.row.table) for each in decodings if each.row is not None}) == len(batch._tables) == 1
+    for decoding in decodings:
+        batch.leave(decoding)
+    assert not batch._tables
+    assert not len(batch)
+
+
+def test_there_is_no_row_too_many(loaded: LoadedModel) -> None:
+    batch = Batch(loaded, 1)
+    batch.join(TEXTS[0].decoding(loaded))
+    with pytest.raises(RuntimeError, match="all 1 rows are taken"):
+        batch.join(TEXTS[1].decoding(loaded))
+
+
+@dataclass(frozen=True)
+class Refusing(SelectionPolicy):
+    """A policy that folds the prompt, and refuses what is folded later."""
+
+    policy: SelectionPolicy
+    seen: int
+
+    @property
+    def entries(self) -> int:
+        return self.policy.entries
+
+    @property
+    def parameters(self) -> dict[str, str | int | float]:
+        return self.policy.parameters
+
+    def fold(
+        self, state: CompressedKV, segment: WeightedKV, observed: Observation | None = None
+    ) -> CompressedKV:
+        if state.seen >= self.seen:
+            raise ValueError("there is no room for more")
+        return self.policy.fold(state, segment, observed)
+
+
+def test_what_goes_wrong_with_one_text_ends_that_text_alone(loaded: LoadedModel) -> None:
+    good, bad = TEXTS[0], replace(TEXTS[0], policy=Refusing(express(64), 90 + len(PROMPT)))
+    one, other = good.decoding(loaded), bad.decoding(loaded)
+    batch = Batch(loaded, 2)
+    batch.join(other)
+    batch.join(one)
+    said: dict[Decoding, list[DecodeStep | Exception]] = {one: [], other: []}
+    while len(batch):
+        for decoding, step in batch.step():
+            said[decoding].append(step)
+    assert isinstance(said[other][-1], ValueError)
+    assert len(said[other]) == FOLD_EVERY
+    undisturbed = good.decoding(loaded)
+    steps = [step for step in said[one] if isinstance(step, DecodeStep)]
+    assert_equal(steps, run(loaded, [(0, undisturbed)], rows=2)[undisturbed])
+
+
+@needs_model
+@pytest.mark.model
+def test_the_real_model_says_the_same_in_any_company() -> None:
+    loaded = endless(load_model("embedded", device="cpu"))
+    texts = [Text(70 + 40 * i, express(96, seed=i), sampling=Sampling(max_new_tokens=8)) for i in range(3)]
+    decodings = [text.decoding(loaded) for text in texts]
+    together = run(loaded, list(zip((0, 1, 3), decodings, strict=True)), rows=3)
+    for text, decoding in zip(texts, decodings, strict=True):
+        other = text.decoding(loaded)
+        assert_equal(together[decoding], run(loaded, [(0, other)], rows=3)[other])
