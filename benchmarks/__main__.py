@@ -16,6 +16,7 @@ QUICK = {
     "halving": ["speed"],
     "prefill": [],
     "decode": [],
+    "batching": [],
     "store": [],
 }
 SLOW = {

@@ -23,6 +23,11 @@ TOKEN_BYTES = 4
 TEXT_BYTES_PER_TOKEN = 5  # of English prose; the text itself is stored, too
 QUERIES = 16  # of a segment's last tokens, which a worker keeps for its estimate of the error
 LEASES, LEASE_BYTES = 8, 2048 * 1024**2  # a worker's lease_count and lease_bytes, by default
+DECODE_ROWS = 8  # a worker's, by default
+FOLD_EVERY, BLOCK = (
+    64,
+    256,
+)  # tokens that a decode writes before it folds them; what lengths of rows are multiples of
 
 EMBEDDED_NAMES = ("embedded", DEFAULT_MODEL)
 _EMBEDDED = {
@@ -83,6 +88,8 @@ class Sizing:
     document_bytes      all that stays of one document: state, token ids, text, and what is booked beside them
     segment_bytes       one segment between Prefill and Compress, on the worker
     in_flight_bytes     the most of such segments that a worker holds with its default settings
+    row_bytes           one text that is being written, on the worker: its state, and what the model reads
+    rows_bytes          as many of them as a worker writes together with its default settings
     full_cache_bytes    an uncompressed KV cache of one document
     fits_window         whether a full state and a segment have room in the trained positions
     """
@@ -104,6 +111,8 @@ class Sizing:
     redis_bytes: int
     segment_bytes: int
     in_flight_bytes: int
+    row_bytes: int
+    rows_bytes: int
     full_cache_bytes: int
     fits_window: bool
     redis_gb: float | None
@@ -131,6 +140,7 @@ def plan(
     entry = sizes.layers * sizes.shape(0).entry_bytes
     read = min(options.segment_tokens, tokens)
     segment = entry * read + sizes.query_bytes * min(QUERIES, read)
+    row = _row_bytes(sizes, min(options.cache_entries, tokens))
     return Sizing(
         model=model,
         layers=sizes.layers,
@@ -149,11 +159,21 @@ def plan(
         redis_bytes=kept * documents,
         segment_bytes=segment,
         in_flight_bytes=min(LEASES * segment, max(LEASE_BYTES, segment)),
+        row_bytes=row,
+        rows_bytes=DECODE_ROWS * row,
         full_cache_bytes=sizes.bytes_per_token * tokens,
         fits_window=options.cache_entries + options.segment_tokens <= sizes.window,
         redis_gb=redis_gb,
         documents_that_fit=None if redis_gb is None else int(redis_gb * GB) // kept,
     )
+
+
+def _row_bytes(sizes: ModelSizes, entries: int) -> int:
+    """Entries, and a table's row of rotated keys, values, log-weights, and new keys as they were."""
+    length = -(-(entries + FOLD_EVERY) // BLOCK) * BLOCK
+    new_keys = sizes.bytes_per_token // 2 * FOLD_EVERY
+    table = (sizes.bytes_per_token + 4 * sizes.layers * sizes.kv_heads) * length + new_keys
+    return sizes.layers * sizes.shape(0).entry_bytes * entries + table
 
 
 def model_sizes(model: str, dtype: str | None = None) -> ModelSizes:

@@ -57,6 +57,8 @@ def _rows(found: Sizing) -> list[tuple[str, str, str]]:
         (f"{count(found.documents, 'document')}", size(found.redis_bytes), "in Redis"),
         ("one segment", size(found.segment_bytes), f"{found.segment_tokens:,} tokens, until compressed"),
         ("prefill in flight", size(found.in_flight_bytes), "at most, on each worker"),
+        ("one text", size(found.row_bytes), "while it is written, on a worker"),
+        ("texts together", size(found.rows_bytes), "at most, on each worker"),
     ]
     if found.redis_gb is not None and found.documents_that_fit is not None:
         enough = "enough" if found.documents_that_fit >= found.documents else "too few"

@@ -101,7 +101,8 @@ def test_the_sizing_table_is_what_plan_computes(tmp_path: Path) -> None:
         }
         (tmp_path / "config.json").write_text(json.dumps(config))
         found = plan(str(tmp_path), documents=1000, tokens=100_000, options=JobOptions())
-        sizes = [found.redis_bytes, found.segment_bytes, found.in_flight_bytes, found.full_cache_bytes]
+        sizes = [found.redis_bytes, found.segment_bytes, found.in_flight_bytes]
+        sizes += [found.rows_bytes, found.full_cache_bytes]
         computed = [size(found.state_bytes), str(found.states_per_gb), *map(size, sizes)]
         assert cells.split(" | ") == computed
 
