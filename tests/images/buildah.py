@@ -107,7 +107,13 @@ def pip_configuration() -> tuple[str, list[Path]]:
         for name, _, value in (line.partition("=") for line in listed.splitlines())
         if name.startswith((":env:.", "global."))
     }
-    paths = [Path(urlsplit(word).path) for value in settings.values() for word in value.split()]
+    paths = [_place(word) for value in settings.values() for word in value.split()]
     folders = [path for path in paths if path.is_absolute() and path.exists()]
     lines = ["[global]", *(f"{name} = {value}" for name, value in settings.items())]
     return "\n".join(lines) + "\n", sorted({CERTIFICATES, *folders})
+
+
+def _place(word: str) -> Path:
+    """What a value names on the disk: of an index its folder's parent, because its files lie beside it."""
+    url = urlsplit(word)
+    return Path(url.path).parent if url.scheme == "file" else Path(word)
