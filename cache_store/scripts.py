@@ -28,8 +28,9 @@ end
 
 local function total() return tonumber(redis.call('HGET', book, 'total') or '0') end
 
--- The tenant's own budget where one was set, else that of the caller's settings.
-local function budget(default) return tonumber(text(prefix .. 'budget') or default) end
+-- The tenant's own budget where one was set, else that of the caller's settings; as text, since a number that
+-- leaves a script is cut to 64 bits.
+local function budget(default) return text(prefix .. 'budget') or default end
 
 local function record(member)
   local raw = redis.call('HGET', book, member)
@@ -86,7 +87,7 @@ RESERVE = (
 forget_expired()
 local bytes, mine, limit = tonumber(ARGV[5]), record(ARGV[1]), budget(ARGV[7])
 local others = total() - (mine and mine.bytes or 0)
-if others + bytes > limit then return {0, others, limit} end
+if others + bytes > tonumber(limit) then return {0, others, limit} end
 local entry = {bytes = bytes, of = ARGV[2], generation = ARGV[3], parts = tonumber(ARGV[4])}
 enter(ARGV[1], entry, tonumber(ARGV[6]))
 return {1, others, limit}
@@ -111,7 +112,7 @@ for i = 0, parts - 1 do
 end
 local old, reserved = record(member), record(upload)
 local others = total() - (old and old.bytes or 0) - (reserved and reserved.bytes or 0)
-if others + bytes > budget(ARGV[7]) then discard(upload) return 'full' end
+if others + bytes > tonumber(budget(ARGV[7])) then discard(upload) return 'full' end
 redis.call('SET', prefix .. member, ARGV[9], 'PX', ttl)
 for i = 0, parts - 1 do redis.call('PEXPIRE', part(entry, i), ttl + grace) end
 unbook(upload)

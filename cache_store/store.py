@@ -179,7 +179,7 @@ class CacheStore:
     def usage(self) -> Usage:
         """What the tenant holds now; expired objects do not count."""
         booked, members, budget = self._link.run("usage", self.byte_budget)
-        return Usage(bytes=booked, budget=budget, objects=members)
+        return Usage(bytes=booked, budget=int(budget), objects=members)
 
     def set_budget(self, count: int | None) -> None:
         """Gives the tenant a budget of its own, for all who write from now on; None takes it away again.

@@ -44,7 +44,7 @@ class Upload:
     def reserve(self) -> None:
         """Books `size` bytes, or renews the booking. Raises BudgetExceeded."""
         booked = self.size + OBJECT_OVERHEAD
-        fits, others, self.limit = self.link.run(
+        fits, others, limit = self.link.run(
             "reserve",
             self.link.keys.upload(self.generation),
             self.member,
@@ -54,6 +54,7 @@ class Upload:
             LEASE_MS,
             self.budget,
         )
+        self.limit = int(limit)
         if not fits:
             raise budget_exceeded(self.link.keys.tenant, booked, others, self.limit)
 
@@ -101,7 +102,8 @@ class Upload:
         )
         outcome = self._commit(encode_manifest(manifest))
         if outcome == b"full":
-            raise budget_exceeded(self.link.keys.tenant, self.sent, self.limit, self.limit)
+            needed = self.sent + OBJECT_OVERHEAD
+            raise budget_exceeded(self.link.keys.tenant, needed, self.limit, self.limit)
         if outcome == b"lost":
             raise ObjectMissing(
                 f"Parts of the {self.kind} {self.name} were gone before its upload had ended."
@@ -142,13 +144,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def budget_exceeded(tenant: str, needed: int, used: int, budget: int) -> BudgetExceeded:
     """The error for an object of `needed` bytes where `used` of `budget` bytes are taken."""
+    remedy = f"have the budget raised (docexpress keys budget {tenant} SIZE)."
     if needed > budget:
         return LargerThanBudget(
-            f"The object needs {_mib(needed)}, more than all of tenant {tenant}'s budget of {_mib(budget)}."
+            f"The object needs {_mib(needed)}, more than all of tenant {tenant}'s budget of {_mib(budget)}; "
+            f"{remedy}"
         )
     return BudgetExceeded(
         f"The object needs {_mib(needed)}, and tenant {tenant} has {_mib(max(budget - used, 0))} left of its "
-        f"budget of {_mib(budget)}; delete stored states or have the budget raised."
+        f"budget of {_mib(budget)}; delete stored states or {remedy}"
     )
 
 

@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from cache_store.errors import BudgetExceeded, LargerThanBudget
+from cache_store.link import TenantLink
 from cache_store.store import CacheStore
-from cache_store.upload import OBJECT_OVERHEAD
+from cache_store.upload import OBJECT_OVERHEAD, Upload
 from tests.cache_store.helpers import NeverRead, keys_of, name_of, put, wait_until
 
 # Room for ten objects of 1,000 bytes.
@@ -159,6 +160,29 @@ def test_a_budget_that_is_lowered_in_the_middle_of_an_upload_holds(small: CacheS
     with pytest.raises(BudgetExceeded):
         small.put("state", name_of("late"), parts(), size=1000)
     assert small.usage().objects == 0
+
+
+def test_a_budget_that_is_lowered_before_an_upload_is_committed_holds(small: CacheStore) -> None:
+    name = name_of("late")
+    link = TenantLink(small.client, small.tenant)
+    upload = Upload(link, "state", name, size=1000, ttl=60, budget=BUDGET, replace=False)
+    upload.reserve()
+    upload.send([PART])
+    small.set_budget(1000)
+    with pytest.raises(BudgetExceeded, match=r"needs 0\.0 MiB"):
+        upload.commit({})
+    assert small.usage().objects == 0
+
+
+def test_a_budget_may_be_larger_than_any_server(redis_client: redis.Redis, tenant: str) -> None:
+    """Where someone writes "no limit" as the largest number at hand."""
+    store = CacheStore(redis_client, tenant, byte_budget=2**64)
+    put(store, name_of("one"), PART)
+    assert store.usage().budget == 2**64
+    store.set_budget(2**63 - 1)
+    put(store, name_of("two"), PART)
+    assert store.usage().budget == 2**63 - 1
+    store.check_room(2**40)
 
 
 def test_what_no_deleting_makes_room_for_is_told_apart(small: CacheStore) -> None:
