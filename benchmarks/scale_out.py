@@ -3,11 +3,10 @@
     python -m benchmarks.scale_out [--segments 8] [--rounds 3] [--model NAME]
 
 Every process is one of its own, as in production: Valkey, an orchestrator, workers with OMP_NUM_THREADS=1.
-The
-baseline is the one worker of the same run, with the same two texts but for a number at their beginning, so
-that nothing is found stored. Each round measures one worker, has a second one join and read a text of its own
-for warming, measures both, and has the second one leave. What counts are the seconds from the first
-submission to the end of the second job. On two cores at most 0.6 of the time is wanted of two workers.
+The baseline is the one worker of the same run, with the same two texts but for a number at their beginning,
+so that nothing is found stored. Each round measures one worker, has a second one join and read something for
+warming, measures both, and has the second one leave. What counts are the seconds from the first submission
+to the end of the second job. On two cores at most 0.6 of one worker's time is wanted of two.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ class Buildah:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        driver = os.environ.get("STORAGE_DRIVER", "vfs")  # which works on every file system
-        self._program = [
-            "buildah",
-            *("--root", str(folder / "storage"), "--runroot", str(folder / "run")),
-            *("--storage-driver", driver),
-        ]
         folder.mkdir(parents=True)
+        self._program = ["buildah", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
+        # Not every file system can be a layer of others; vfs copies, which takes minutes and gigabytes more.
+        overlay = subprocess.run(
+            self.command("--storage-driver=overlay", "info"), capture_output=True, check=False
+        )
+        self._program.append(f"--storage-driver={'vfs' if overlay.returncode else 'overlay'}")
 
     def command(self, *arguments: str | Path) -> list[str]:
         return [*self._program, *map(str, arguments)]
@@ -91,7 +91,8 @@ class Buildah:
         return found
 
     def size(self, image: str) -> str:
-        return json.loads(self("images", "--json", image))[0]["size"]
+        found: str = json.loads(self("images", "--json", image))[0]["size"]
+        return found
 
     def close(self) -> None:
         self("rm", "--all")

@@ -14,6 +14,7 @@ from tests.deploy.compose import ROOT, seconds
 from tests.images.buildah import Buildah
 from tests.images.network import Network
 
+START_SECONDS = 60.0
 # No container has processes of its own numbering here, so the service's own number can be told and signalled.
 TELL_NUMBER = ["/bin/sh", "-c", 'echo "$$" >&2; exec "$@"', "sh"]
 
@@ -40,30 +41,47 @@ class Container:
                 self._run([*TELL_NUMBER, *command]), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def execute(
-        self, *command: str, text: str = "", limit: float = 120.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs a command beside the service, as `docker compose exec` does. Raises TimeoutExpired."""
-        run = self._run(command)
-        return subprocess.run(run, capture_output=True, text=True, input=text, timeout=limit, check=False)
+    def execute(self, *command: str, limit: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Runs a command inside the service, as `docker compose exec` does. Raises TimeoutExpired.
+
+        In the namespaces that are there: a second `buildah run` takes mounts of the first one away.
+        """
+        process = Path(f"/proc/{self.number}")
+        owner = process.stat()
+        enter = ["nsenter", f"--target={self.number}", "--mount", "--net", "--uts", "--root", "--wd"]
+        enter += [f"--setuid={owner.st_uid}", f"--setgid={owner.st_gid}", "env", "--ignore-environment"]
+        environment = (process / "environ").read_text().rstrip("\0").split("\0")
+        run = [*enter, *environment, *command]
+        return subprocess.run(run, capture_output=True, text=True, timeout=limit, check=False)
 
     def call(self, *arguments: str, text: str = "") -> str:
         """What the image's program prints, as with `docker compose run --rm --no-TTY`."""
-        done = self.execute(*self._entrypoint(), *arguments, text=text)
+        run = self._run([*self._entrypoint(), *arguments])
+        done = subprocess.run(run, capture_output=True, text=True, input=text, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def until_healthy(self) -> float:
-        """Asks as Docker does until the health check succeeds; the seconds since then."""
+        """Asks until the health check succeeds, at most until Docker would give up; the seconds that took."""
         check = self.service["healthcheck"]
-        assert check["test"][0] == "CMD"
         begun = time.monotonic()
-        while (asked := self.execute(*check["test"][1:], limit=seconds(check["timeout"]))).returncode:
+        limit = seconds(check["start_period"]) + check["retries"] * seconds(check["interval"])
+        while (trouble := self._trouble(check)) is not None:
             self.check_alive()
-            late = time.monotonic() - begun > seconds(check["start_period"])
-            assert not late, f"{self.name} is not healthy: {asked.stderr}{self.said()}"
+            late = time.monotonic() - begun > limit
+            assert not late, f"{self.name} is not healthy: {trouble}{self.said()}"
             time.sleep(0.2)
         return time.monotonic() - begun
+
+    def _trouble(self, check: Mapping[str, Any]) -> str | None:
+        """What the health check says of a service that is not healthy; one that takes too long has failed."""
+        kind, *command = check["test"]
+        assert kind == "CMD"
+        try:
+            asked = self.execute(*command, limit=seconds(check["timeout"]))
+        except subprocess.TimeoutExpired as late:
+            return f"{late}\n"
+        return asked.stderr if asked.returncode else None
 
     def check_alive(self) -> None:
         assert self._process is not None
@@ -83,7 +101,12 @@ class Container:
 
     @property
     def number(self) -> int:
-        """The number of its process on this machine."""
+        """The number of its process on this machine, as soon as it has told it."""
+        deadline = time.monotonic() + START_SECONDS
+        while "\n" not in self.said():
+            self.check_alive()
+            assert time.monotonic() < deadline, f"{self.name} does not start"
+            time.sleep(0.05)
         return int(self.said().split()[0])
 
     def said(self) -> str:
@@ -93,7 +116,7 @@ class Container:
         found: list[str] = self.service.get("entrypoint", self.image["Entrypoint"])
         return found
 
-    def _run(self, command: list[str] | tuple[str, ...]) -> list[str]:
+    def _run(self, command: list[str]) -> list[str]:
         options = [f"--env={name}={value}" for name, value in self.service.get("environment", {}).items()]
         options += [f"--volume={each}" for each in [f"{self._network.hosts}:/etc/hosts:ro", *self._volumes()]]
         if folder := self.service.get("working_dir"):
