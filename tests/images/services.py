@@ -46,6 +46,7 @@ class Container:
 
         In the namespaces that are there: a second `buildah run` takes mounts of the first one away.
         """
+        self.check_alive()
         process = Path(f"/proc/{self.number}")
         owner = process.stat()
         enter = ["nsenter", f"--target={self.number}", "--mount", "--net", "--uts", "--root", "--wd"]
@@ -67,7 +68,6 @@ class Container:
         begun = time.monotonic()
         limit = seconds(check["start_period"]) + check["retries"] * seconds(check["interval"])
         while (trouble := self._trouble(check)) is not None:
-            self.check_alive()
             late = time.monotonic() - begun > limit
             assert not late, f"{self.name} is not healthy: {trouble}{self.said()}"
             time.sleep(0.2)
@@ -121,7 +121,10 @@ class Container:
         options += [f"--volume={each}" for each in [f"{self._network.hosts}:/etc/hosts:ro", *self._volumes()]]
         if folder := self.service.get("working_dir"):
             options.append(f"--workingdir={folder}")
-        run = self._buildah.command("run", "--isolation=chroot", *options, self.id, "--", *command)
+        # Without --no-hosts buildah mounts a file of its own at /etc/hosts, at times on top of the network's.
+        run = self._buildah.command(
+            "run", "--isolation=chroot", "--no-hosts", *options, self.id, "--", *command
+        )
         return [*self._network.inside(self.name), *run]
 
     def _volumes(self) -> list[str]:
