@@ -33,6 +33,7 @@ SLOW = {
     ],
     "error": ["halving", "error"],
     "long_document": ["long_document"],
+    "scale_out": ["scale_out"],
 }  # minutes each
 
 

@@ -6,7 +6,8 @@ StoreError
 ├── FormatMismatch     whole, but made by another model, plan or format version: never load it
 ├── TransferError      a file is not an exported state, or cannot be read or written
 ├── BudgetExceeded     the tenant's byte budget has no room for the object
-│   └── StoreFull      the server itself has reached its memory limit
+│   ├── LargerThanBudget  nor would it have, were the tenant to delete everything
+│   └── StoreFull         the server itself has reached its memory limit
 └── StoreUnavailable   the server cannot be reached or refuses to work
 
 Every message is one sentence that can be shown to a user; none of them carries a password or a key's content.
@@ -38,6 +39,10 @@ class TransferError(StoreError):
 
 class BudgetExceeded(StoreError):
     """The tenant's byte budget has no room for the object."""
+
+
+class LargerThanBudget(BudgetExceeded):
+    """The object alone is larger than the tenant's whole budget."""
 
 
 class StoreFull(BudgetExceeded):

@@ -66,6 +66,11 @@ class TenantKeys:
         """Hash: member -> record of its bytes and parts (see `scripts`), and `total` -> bytes of all."""
         return f"{ROOT}:{self.tenant}:book"
 
+    @property
+    def budget(self) -> str:
+        """String: the bytes that this tenant may store; without it the settings' budget counts."""
+        return f"{ROOT}:{self.tenant}:budget"
+
     def member(self, kind: str, name: str) -> str:
         """The object in the tenant's index."""
         return f"{check_kind(kind)}:{check_name(name)}"

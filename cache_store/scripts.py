@@ -3,8 +3,10 @@
 A tenant's index is two keys: `expiry` (sorted set: member -> time of expiry) and `book` (hash: member ->
 record, and `total`, the bytes of all records). A member is `kind:name` for an object, or `upload:generation`
 for the bytes reserved by an upload in progress. A record is JSON: bytes, of (member of the object),
-generation, parts, kept. Keys of parts are derived from records inside the scripts, so all keys of a tenant
-must be on one server (no Redis Cluster). Time is the server's own: clocks of clients do not matter.
+generation, parts, kept. A tenant whose budget is not that of the settings has it in a third key, `budget`: so
+it holds for whoever writes, at once. Keys of parts are derived from records inside the scripts, so all keys
+of a tenant must be on one server (no Redis Cluster). Time is the server's own: clocks of clients do not
+matter.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ local function text(key)
 end
 
 local function total() return tonumber(redis.call('HGET', book, 'total') or '0') end
+
+-- The tenant's own budget where one was set, else that of the caller's settings; as text, since a number that
+-- leaves a script is cut to 64 bits.
+local function budget(default) return text(prefix .. 'budget') or default end
 
 local function record(member)
   local raw = redis.call('HGET', book, member)
@@ -73,18 +79,18 @@ end
 """.replace("$GRACE", str(GRACE_MS))
 
 # ARGV: upload member, object member, generation, parts so far, bytes, lease in ms, budget.
-# Returns {1, bytes of all others} when the bytes are reserved (again), {0, bytes of all others} when there is
-# no room for them.
+# Returns {1, bytes of all others, budget that counted} when the bytes are reserved (again), {0, ...} when
+# there is no room for them.
 RESERVE = (
     _PRELUDE
     + """
 forget_expired()
-local bytes, mine = tonumber(ARGV[5]), record(ARGV[1])
+local bytes, mine, limit = tonumber(ARGV[5]), record(ARGV[1]), budget(ARGV[7])
 local others = total() - (mine and mine.bytes or 0)
-if others + bytes > tonumber(ARGV[7]) then return {0, others} end
+if others + bytes > tonumber(limit) then return {0, others, limit} end
 local entry = {bytes = bytes, of = ARGV[2], generation = ARGV[3], parts = tonumber(ARGV[4])}
 enter(ARGV[1], entry, tonumber(ARGV[6]))
-return {1, others}
+return {1, others, limit}
 """
 )
 
@@ -106,7 +112,7 @@ for i = 0, parts - 1 do
 end
 local old, reserved = record(member), record(upload)
 local others = total() - (old and old.bytes or 0) - (reserved and reserved.bytes or 0)
-if others + bytes > tonumber(ARGV[7]) then discard(upload) return 'full' end
+if others + bytes > tonumber(budget(ARGV[7])) then discard(upload) return 'full' end
 redis.call('SET', prefix .. member, ARGV[9], 'PX', ttl)
 for i = 0, parts - 1 do redis.call('PEXPIRE', part(entry, i), ttl + grace) end
 unbook(upload)
@@ -166,12 +172,12 @@ return 1
 """
 )
 
-# Returns {bytes booked, members}.
+# ARGV: budget. Returns {bytes booked, members, budget}.
 USAGE = (
     _PRELUDE
     + """
 forget_expired()
-return {total(), redis.call('ZCARD', expiry)}
+return {total(), redis.call('ZCARD', expiry), budget(ARGV[1])}
 """
 )
 

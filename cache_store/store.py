@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from cache_store.connection import connect
 from cache_store.errors import FormatMismatch, ObjectDamaged, ObjectMissing
 from cache_store.keys import Kind, check_kind
-from cache_store.link import TenantLink
+from cache_store.link import Command, TenantLink
 from cache_store.manifest import MAX_PART_BYTES, MAX_PARTS, MAX_TTL_SECONDS, Manifest
 from cache_store.reader import Renew, read_manifest, read_parts
 from cache_store.settings import DEFAULT_BYTE_BUDGET, WEEK_SECONDS, StoreSettings
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a tenant holds: bytes booked, the budget, and objects; uploads in progress count in both.
+    """What a tenant holds: bytes booked, its budget, and objects; uploads in progress count in both.
 
     An object is booked with the bytes of its parts and 4 KiB for everything around them.
     """
@@ -38,7 +38,7 @@ class CacheStore:
 
     Every method raises StoreUnavailable when the server cannot be reached, and ValueError for a kind or name
     that can never be right. Object names are 64 hex digits (`cache_store.naming`), kinds those of
-    `cache_store.keys`.
+    `cache_store.keys`. `byte_budget` counts unless the tenant has a budget of its own.
     """
 
     def __init__(
@@ -178,14 +178,25 @@ class CacheStore:
 
     def usage(self) -> Usage:
         """What the tenant holds now; expired objects do not count."""
-        booked, members = self._link.run("usage")
-        return Usage(bytes=booked, budget=self.byte_budget, objects=members)
+        booked, members, budget = self._link.run("usage", self.byte_budget)
+        return Usage(bytes=booked, budget=int(budget), objects=members)
+
+    def set_budget(self, count: int | None) -> None:
+        """Gives the tenant a budget of its own, for all who write from now on; None takes it away again.
+
+        What is stored stays, also where it is more. Raises StoreFull.
+        """
+        if count is not None and count < 0:
+            raise ValueError(f"the byte budget is {count}, but must be at least 0")
+        key = self.keys.budget
+        command: Command = ("DEL", key) if count is None else ("SET", key, count)
+        self._link.raise_refused(self._link.pipeline([command]))
 
     def check_room(self, size: int) -> None:
         """Raises BudgetExceeded where an object of `size` bytes would not fit now. Reserves nothing."""
-        used = self.usage().bytes
-        if used + size + OBJECT_OVERHEAD > self.byte_budget:
-            raise budget_exceeded(self.tenant, size + OBJECT_OVERHEAD, used, self.byte_budget)
+        usage = self.usage()
+        if usage.bytes + size + OBJECT_OVERHEAD > usage.budget:
+            raise budget_exceeded(self.tenant, size + OBJECT_OVERHEAD, usage.bytes, usage.budget)
 
     def list(self, kind: str) -> Sequence[Manifest]:
         """The manifests of all objects of a kind, oldest first; renews nothing, leaves out damaged ones."""

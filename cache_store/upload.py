@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
 
-from cache_store.errors import BudgetExceeded, ObjectMissing, StoreError
+from cache_store.errors import BudgetExceeded, LargerThanBudget, ObjectMissing, StoreError
 from cache_store.keys import Kind
 from cache_store.link import Command, TenantLink
 from cache_store.manifest import MAX_MANIFEST_BYTES, MAX_PART_BYTES, MAX_PARTS, Manifest, PartInfo
@@ -35,6 +35,7 @@ class Upload:
     ) -> None:
         self.link, self.kind, self.name = link, kind, name
         self.size, self.ttl, self.budget, self.replace = size, ttl, budget, replace
+        self.limit = budget  # what the store said last: the tenant may have a budget of its own
         self.generation = secrets.token_hex(16)
         self.member = link.keys.member(kind, name)
         self.parts: list[PartInfo] = []
@@ -43,7 +44,7 @@ class Upload:
     def reserve(self) -> None:
         """Books `size` bytes, or renews the booking. Raises BudgetExceeded."""
         booked = self.size + OBJECT_OVERHEAD
-        fits, others = self.link.run(
+        fits, others, limit = self.link.run(
             "reserve",
             self.link.keys.upload(self.generation),
             self.member,
@@ -53,8 +54,9 @@ class Upload:
             LEASE_MS,
             self.budget,
         )
+        self.limit = int(limit)
         if not fits:
-            raise budget_exceeded(self.link.keys.tenant, booked, others, self.budget)
+            raise budget_exceeded(self.link.keys.tenant, booked, others, self.limit)
 
     def send(self, parts: Iterable[bytes]) -> None:
         """Sends all parts in batches, each of them checked before it leaves."""
@@ -100,7 +102,8 @@ class Upload:
         )
         outcome = self._commit(encode_manifest(manifest))
         if outcome == b"full":
-            raise budget_exceeded(self.link.keys.tenant, self.sent, self.budget, self.budget)
+            needed = self.sent + OBJECT_OVERHEAD
+            raise budget_exceeded(self.link.keys.tenant, needed, self.limit, self.limit)
         if outcome == b"lost":
             raise ObjectMissing(
                 f"Parts of the {self.kind} {self.name} were gone before its upload had ended."
@@ -141,9 +144,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def budget_exceeded(tenant: str, needed: int, used: int, budget: int) -> BudgetExceeded:
     """The error for an object of `needed` bytes where `used` of `budget` bytes are taken."""
+    remedy = f"have the budget raised (docexpress keys budget {tenant} SIZE)."
+    if needed > budget:
+        return LargerThanBudget(
+            f"The object needs {_mib(needed)}, more than all of tenant {tenant}'s budget of {_mib(budget)}; "
+            f"{remedy}"
+        )
     return BudgetExceeded(
         f"The object needs {_mib(needed)}, and tenant {tenant} has {_mib(max(budget - used, 0))} left of its "
-        f"budget of {_mib(budget)}; delete stored states or raise DOCEXPRESS_TENANT_BYTE_BUDGET."
+        f"budget of {_mib(budget)}; delete stored states or {remedy}"
     )
 
 

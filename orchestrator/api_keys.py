@@ -77,12 +77,15 @@ class ApiKeys:
             record = self._client.hget(_KEYS, _digest(secret))
         return None if record is None else _decode(record)
 
-    def wait(self, key: ApiKey) -> int:
-        """Counts a request; how many seconds it comes too early for the key's rate, 0 if it does not."""
+    def wait(self, key: ApiKey, now: float | None = None) -> int:
+        """Counts a request; how many seconds it comes too early for the key's rate, 0 if it does not.
+
+        `now` in seconds since the epoch. A rate counts by the minutes of the clock.
+        """
         if not key.requests_per_minute:
             return 0
         with job_store_errors(self._client), self._client.pipeline(transaction=True) as pipe:
-            now = time.time()
+            now = time.time() if now is None else now
             counter = f"{_RATE}:{key.id}:{int(now // _MINUTE)}"
             pipe.incr(counter)
             pipe.expire(counter, 2 * _MINUTE)

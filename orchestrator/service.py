@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from cache_store.connection import connect, redis_errors
 from cache_store.keys import check_tenant
-from cache_store.store import CacheStore
+from cache_store.store import CacheStore, Usage
 from cache_store.worker_registry import WorkerRecord
 from orchestrator import event_stream, liveness, submission
 from orchestrator.connection import job_store_errors
@@ -180,6 +180,14 @@ class Service:
     def delete_all(self) -> int:
         """Deletes every stored object of the tenant (documents and tokens too); returns how many."""
         return self._store.delete_all()
+
+    def usage(self) -> Usage:
+        """What the tenant stores, and how much it may."""
+        return self._store.usage()
+
+    def set_budget(self, count: int | None) -> None:
+        """Gives the tenant a byte budget of its own, which all workers heed at once; None: the settings'."""
+        self._store.set_budget(count)
 
     def workers(self) -> list[WorkerRecord]:
         """The kernel workers that are registered now."""

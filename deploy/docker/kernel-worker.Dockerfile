@@ -17,8 +17,9 @@ FROM python:3.11.14-slim-bookworm
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && apt-get clean \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --create-home --home-dir /var/lib/docexpress docexpress \
+    && useradd --no-log-init --uid 10001 --create-home --home-dir /var/lib/docexpress docexpress \
     && install --directory --owner=docexpress /var/cache/docexpress
 COPY --from=build /opt/docexpress /opt/docexpress
 ENV PATH=/opt/docexpress/bin:$PATH \

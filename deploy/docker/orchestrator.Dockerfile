@@ -10,7 +10,7 @@ RUN python -m venv /opt/docexpress \
     && /opt/docexpress/bin/pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:3.11.14-slim-bookworm
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/docexpress docexpress
+RUN useradd --no-log-init --uid 10001 --create-home --home-dir /var/lib/docexpress docexpress
 COPY --from=build /opt/docexpress /opt/docexpress
 ENV PATH=/opt/docexpress/bin:$PATH \
     PYTHONUNBUFFERED=1 \

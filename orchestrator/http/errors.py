@@ -20,6 +20,8 @@ from cache_store import errors as store
 from orchestrator import errors
 
 BUSY_SECONDS = 5
+FULL_SECONDS = 60  # a full budget has room again when something stored expires or is deleted
+_RETRY_AFTER = {429: FULL_SECONDS, 503: BUSY_SECONDS}
 
 _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.DocumentError, 400, "document_unreadable"),
@@ -34,7 +36,8 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (store.FormatMismatch, 409, "format_mismatch"),
     (store.TransferError, 400, "invalid_file"),
     (store.StoreFull, 507, "store_full"),
-    (store.BudgetExceeded, 507, "byte_budget_exceeded"),
+    (store.LargerThanBudget, 413, "larger_than_byte_budget"),
+    (store.BudgetExceeded, 429, "byte_budget_exceeded"),
     (store.StoreUnavailable, 503, "store_unavailable"),
 )
 _TYPES = {
@@ -95,7 +98,7 @@ def problem_of(error: Exception) -> Problem:
                 str(error),
                 code=code,
                 param=param,
-                retry_after=BUSY_SECONDS if status == 503 else None,
+                retry_after=_RETRY_AFTER.get(status),
             )
     return Problem(500, "docexpress failed in an unexpected way.", code="internal_error")
 

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from cache_store.errors import BudgetExceeded
+from cache_store.errors import BudgetExceeded, LargerThanBudget
+from cache_store.link import TenantLink
 from cache_store.store import CacheStore
-from cache_store.upload import OBJECT_OVERHEAD
+from cache_store.upload import OBJECT_OVERHEAD, Upload
 from tests.cache_store.helpers import NeverRead, keys_of, name_of, put, wait_until
 
 # Room for ten objects of 1,000 bytes.
@@ -114,3 +115,80 @@ def test_many_writers_never_overrun_the_budget(small: CacheStore) -> None:
 def test_a_budget_is_one_tenants(small: CacheStore, redis_client: redis.Redis) -> None:
     fill(small, 10)
     fill(CacheStore(redis_client, "other", byte_budget=BUDGET), 10)
+
+
+def test_a_tenant_may_have_a_budget_of_its_own(small: CacheStore, redis_client: redis.Redis) -> None:
+    """It holds for all who write, whatever their settings say, and for this tenant alone."""
+    small.set_budget(2 * (1000 + OBJECT_OVERHEAD))
+    elsewhere = CacheStore(redis_client, small.tenant, byte_budget=2**40)
+    assert elsewhere.usage().budget == 2 * (1000 + OBJECT_OVERHEAD)
+    fill(elsewhere, 2)
+    for store in (small, elsewhere):
+        with pytest.raises(BudgetExceeded, match=r"0\.0 MiB left of its budget"):
+            put(store, name_of("new"), PART)
+        with pytest.raises(BudgetExceeded):
+            store.check_room(0)
+    fill(CacheStore(redis_client, "other", byte_budget=BUDGET), 10)
+    small.set_budget(None)
+    fill(small, 10)
+    with pytest.raises(BudgetExceeded):
+        put(small, name_of("new"), PART)
+
+
+def test_a_budget_of_ones_own_may_be_larger_and_outlives_what_is_stored(small: CacheStore) -> None:
+    small.set_budget(11 * (1000 + OBJECT_OVERHEAD))
+    fill(small, 11)
+    small.delete_all()
+    assert (small.usage().bytes, small.usage().budget) == (0, 11 * (1000 + OBJECT_OVERHEAD))
+
+
+def test_a_budget_that_is_lowered_leaves_what_is_stored_and_refuses_more(small: CacheStore) -> None:
+    fill(small, 3)
+    small.set_budget(0)
+    assert small.part("state", name_of("0"), 0) == PART
+    with pytest.raises(BudgetExceeded):
+        put(small, name_of("new"), PART)
+    with pytest.raises(ValueError, match="byte budget is -1"):
+        small.set_budget(-1)
+
+
+def test_a_budget_that_is_lowered_in_the_middle_of_an_upload_holds(small: CacheStore) -> None:
+    def parts() -> Iterator[bytes]:
+        yield PART
+        small.set_budget(1000)
+
+    with pytest.raises(BudgetExceeded):
+        small.put("state", name_of("late"), parts(), size=1000)
+    assert small.usage().objects == 0
+
+
+def test_a_budget_that_is_lowered_before_an_upload_is_committed_holds(small: CacheStore) -> None:
+    name = name_of("late")
+    link = TenantLink(small.client, small.tenant)
+    upload = Upload(link, "state", name, size=1000, ttl=60, budget=BUDGET, replace=False)
+    upload.reserve()
+    upload.send([PART])
+    small.set_budget(1000)
+    with pytest.raises(BudgetExceeded, match=r"needs 0\.0 MiB"):
+        upload.commit({})
+    assert small.usage().objects == 0
+
+
+def test_a_budget_may_be_larger_than_any_server(redis_client: redis.Redis, tenant: str) -> None:
+    """Where someone writes "no limit" as the largest number at hand."""
+    store = CacheStore(redis_client, tenant, byte_budget=2**64)
+    put(store, name_of("one"), PART)
+    assert store.usage().budget == 2**64
+    store.set_budget(2**63 - 1)
+    put(store, name_of("two"), PART)
+    assert store.usage().budget == 2**63 - 1
+    store.check_room(2**40)
+
+
+def test_what_no_deleting_makes_room_for_is_told_apart(small: CacheStore) -> None:
+    with pytest.raises(LargerThanBudget, match=r"more than all of tenant .* budget"):
+        small.put("state", name_of("huge"), NeverRead(), size=BUDGET)
+    fill(small, 10)
+    with pytest.raises(BudgetExceeded) as caught:
+        put(small, name_of("new"), PART)
+    assert not isinstance(caught.value, LargerThanBudget)

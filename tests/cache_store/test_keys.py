@@ -51,7 +51,7 @@ def test_refused_kind_names_the_allowed_ones() -> None:
 
 def test_every_key_begins_with_format_and_tenant() -> None:
     keys = TenantKeys("alice")
-    made = [keys.expiry, keys.book]
+    made = [keys.expiry, keys.book, keys.budget]
     for kind in KINDS:
         made += [keys.manifest(kind, name_of("x")), keys.part(kind, name_of("x"), "0" * 32, 7)]
     assert all(key.startswith("docexpress:1:alice:") for key in made)

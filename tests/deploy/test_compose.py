@@ -6,38 +6,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from kernel_worker.settings import WorkerSettings
 from orchestrator.embedded.valkey import valkey_program
 from orchestrator.settings import Settings
+from tests.deploy.compose import COMPOSE, ROOT, load, seconds, services
 
-ROOT = Path(__file__).parents[2]
-COMPOSE = ROOT / "compose.yaml"
 STORES = ("broker", "cache-store")
 WORKERS = ("kernel-worker", "kernel-worker-cpu")
 MONITORS = {"prometheus": [], "grafana": ["127.0.0.1:3000:3000"], "flower": ["127.0.0.1:5555:5555"]}
 SERVICES = (*STORES, *WORKERS, *MONITORS, "orchestrator", "api")
-
-
-def load() -> dict[str, Any]:
-    """The file with its variables at their defaults, as an empty environment leaves them."""
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text(encoding="utf-8"))
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
-
-
-def services() -> dict[str, Any]:
-    found: dict[str, Any] = load()["services"]
-    return found
-
-
-def seconds(duration: str) -> int:
-    assert duration.endswith("s"), duration
-    return int(duration.removesuffix("s"))
 
 
 def test_the_file_follows_the_compose_specification(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tornado.options import options as tornado_options
 
 from orchestrator.settings import Settings
 from orchestrator.telemetry.exporter import Exporter
-from tests.deploy.test_compose import services
+from tests.deploy.compose import services
 from tests.kernel_worker.server.conftest import lab, loaded, worker
 
 __all__ = ["lab", "loaded", "worker"]  # fixtures

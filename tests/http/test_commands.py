@@ -60,6 +60,16 @@ def test_keys_open_a_server_on_every_address(line: CommandLine) -> None:
     assert line.run("serve", "--check", "--port", port).returncode == 1
 
 
+def test_a_tenants_budget_is_set_and_shown(line: CommandLine) -> None:
+    created = line.run("keys", "create", "--tenant", "bounded", "--byte-budget", "2GiB")
+    assert created.returncode == 0, created.stderr
+    (key,) = [k for k in json.loads(line.run("keys", "list", "--json").stdout) if k["tenant"] == "bounded"]
+    assert (key["stored_bytes"], key["byte_budget"]) == (0, 2 * 1024**3)
+    assert line.run("keys", "budget", "bounded").stdout == "bounded stores 0 B of 2.15 GB\n"
+    shown = json.loads(line.run("keys", "budget", "bounded", "default", "--json").stdout)
+    assert shown == {"tenant": "bounded", "stored_bytes": 0, "byte_budget": 8 * 1024**3}
+
+
 def test_mistakes_are_told_in_a_sentence(line: CommandLine, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -68,7 +78,7 @@ def test_mistakes_are_told_in_a_sentence(line: CommandLine, tmp_path: Path) -> N
             done = alone.run(*command)
             assert (done.returncode, done.stdout) == (2, ""), done.stderr
             assert len(done.stderr.splitlines()) == 1
-        for arguments in (["revoke", "none"], ["create", "--tenant", "A B"]):
+        for arguments in (["revoke", "none"], ["create", "--tenant", "A B"], ["budget", "a", "much"]):
             done = line.run("keys", *arguments)
             assert (done.returncode, done.stdout) == (2, "")
             assert len(done.stderr.splitlines()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -13,6 +14,7 @@ from orchestrator.api_keys import ApiKeys
 from orchestrator.errors import OptionError
 from orchestrator.http.guard import is_loopback
 from orchestrator.http.settings import ApiSettings
+from orchestrator.service import Service
 from tests.http.stack import OPTIONS, serving, text_of
 from tests.http.test_jobs import error, finished, submit
 
@@ -96,15 +98,50 @@ def test_tenants_see_nothing_of_each_other(url: str, keys: ApiKeys) -> None:
         assert own["result"]["prefill_tokens"] == own["result"]["tokens_read"]
 
 
-def test_a_key_has_a_rate(url: str, keys: ApiKeys) -> None:
+def within_one_minute() -> None:
+    """Waits until a minute of the clock has some seconds left: counts begin anew with each."""
+    while time.time() % 60 > 55:
+        time.sleep(0.1)
+
+
+def test_a_key_has_a_rate_of_its_own(url: str, keys: ApiKeys) -> None:
+    """Exactly so many requests are answered, and another key of the same tenant is not held up."""
     _, secret = keys.create("slow", "", requests_per_minute=2)
-    with httpx.Client(base_url=url, headers=bearer(secret)) as http:
-        codes = [http.get("/v1/jobs").status_code for _ in range(5)]
-        assert codes[:2] == [200, 200]
-        assert 429 in codes  # a minute may begin anew in between, once
-        while (answer := http.get("/v1/jobs")).status_code != 429:
-            pass
-        assert 0 < int(answer.headers["Retry-After"]) <= 61
+    _, other = keys.create("slow", "", requests_per_minute=2)
+    within_one_minute()
+    with httpx.Client(base_url=url) as http:
+        answers = [http.get("/v1/jobs", headers=bearer(secret)) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+        assert error(answers[2])["code"] == "rate_limit_exceeded"
+        assert 0 < int(answers[2].headers["Retry-After"]) <= 61
+        assert http.get("/v1/jobs", headers=bearer(other)).status_code == 200
+
+
+def test_a_rate_begins_anew_when_retry_after_has_passed(keys: ApiKeys) -> None:
+    key, _ = keys.create("slow", "", requests_per_minute=1)
+    now = 1_000_000_000.5  # 19.5 seconds before a minute ends
+    assert [keys.wait(key, now) for _ in range(3)] == [0, 20, 20]
+    assert keys.wait(key, now + 19) == 1
+    assert keys.wait(key, now + 20) == 0
+    assert keys.wait(key, now + 20) == 60
+
+
+def test_a_tenant_has_a_budget_of_its_own(url: str, keys: ApiKeys, settings: ApiSettings) -> None:
+    _, secret = keys.create("poor", "")
+    _, other = keys.create("rich", "")
+    with Service(settings) as service, httpx.Client(base_url=url, headers=bearer(secret)) as poor:
+        view = service.of_tenant("poor")
+        view.set_budget(10_000)
+        large = poor.post("/v1/jobs", json={"text": text_of("large", 300)} | OPTIONS)
+        assert (large.status_code, error(large)["code"]) == (413, "larger_than_byte_budget")
+        assert "budget" in error(large)["message"]
+        view.set_budget(view.usage().bytes + 6_000)
+        submit(poor, "Small. " * 100)
+        full = poor.post("/v1/jobs", json={"text": "Another small one. " * 50} | OPTIONS)
+        assert (full.status_code, error(full)["code"]) == (429, "byte_budget_exceeded")
+        assert int(full.headers["Retry-After"]) > 0
+        rich = poor.post("/v1/jobs", json={"text": text_of("rich")} | OPTIONS, headers=bearer(other))
+        assert rich.status_code == 202
 
 
 @pytest.mark.parametrize(

@@ -300,8 +300,11 @@ def test_too_many_held_segments_are_exhausted_for_the_moment(lab: Lab) -> None:
     assert caller.prefill(0, other.state).tokens == 32
 
 
-def test_a_spent_budget_is_told_before_the_work(lab: Lab) -> None:
-    caller = lab.caller(lab.worker(tenant_byte_budget=20_000))
+@pytest.mark.parametrize("own", [False, True], ids=["of the settings", "of the tenant"])
+def test_a_spent_budget_is_told_before_the_work(lab: Lab, own: bool) -> None:
+    caller = lab.caller(lab.worker() if own else lab.worker(tenant_byte_budget=20_000))
+    if own:
+        caller.store.set_budget(20_000)
     start = caller.ingest(caller.document(text_of(5)))
     with Gate(lab.loaded) as gate:
         gate.open()

@@ -1,0 +1,1 @@
+"""The images, built for real and started as compose.yaml says."""
