@@ -89,7 +89,8 @@ class Job:
     that works on the stage now, "" when it is queued or parked. `plan_seed` is the seed of the state, which a
     question shares with the job it asks; `options.seed` that of the text. `question` is what is asked, or the
     whole instruction where the kind is "complete". `passages` are what the decode reads again, as `rank`
-    chose them: objects with segment, first and count (token ids), start and end (characters), score.
+    chose them: objects with segment, first and count (token ids), start and end (characters), score;
+    `needs_state` tells that it chose none, so that the text has to come from the state.
     """
 
     id: str
@@ -126,6 +127,7 @@ class Job:
     lease: str = ""
     worker: str = ""
     passages: Sequence[Mapping[str, Any]] = ()
+    needs_state: bool = False
     best_segments: int = 0
     best_tokens: int = 0
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -153,7 +155,14 @@ class Job:
     @property
     def after_reading(self) -> Stage:
         """The stage that follows once the document's last state is stored."""
-        return "rank" if self.sought else "decode"
+        return "rank" if self.sought and not self.needs_state else "decode"
+
+    @property
+    def can_do_without_state(self) -> bool:
+        """Whether a state that is gone need not be made again: a question is answered from passages. The
+        state is the product of every other job, and holds all of a document that fits into its budget."""
+        fits = self.token_count <= self.options.cache_entries
+        return self.kind == "ask" and bool(self.sought) and not self.needs_state and not fits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,9 +174,10 @@ class JobResult:
     `full_cache_bytes` is what the uncompressed KV cache of `tokens_read` tokens would take. `reread_segments`
     are the passages that the text was written from, in the document's order, as objects with segment (from
     0, where the passage begins), start and end (characters of the document's text) and score; empty where the
-    text was written from the state. `error_estimate` is what compression cost in attention, relative and as
-    the worker estimated it: the mean over layers, of which `error_by_layer` has each; None for a state
-    that came without.
+    text was written from the state. `state`, `cache_entries` and `state_bytes` are None where the state was
+    stored no longer and the text came from passages all the same. `error_estimate` is what compression cost
+    in attention, relative and as the worker estimated it: the mean over layers, of which `error_by_layer` has
+    each; None for a state that came without, or that is gone.
     """
 
     job_id: str
@@ -175,13 +185,13 @@ class JobResult:
     model: str
     text: str
     question: str | None
-    state: str
+    state: str | None
     tokens_read: int
     prefill_tokens: int
     tokens_written: int
     segments: int
-    cache_entries: int
-    state_bytes: int
+    cache_entries: int | None
+    state_bytes: int | None
     full_cache_bytes: int
     seconds: Mapping[str, float]
     finish_reason: str

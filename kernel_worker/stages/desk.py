@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import redis
 
@@ -24,6 +25,7 @@ from kernel_worker.hot_states import HotStates
 from kernel_worker.leases import Leases
 from kernel_worker.model import LoadedModel
 from kernel_worker.observed import probe_ids
+from kernel_worker.recent import Recent
 from kernel_worker.settings import WorkerSettings
 from kernels.selection import CompressedKV, SelectionPolicy, make_policy
 
@@ -44,6 +46,19 @@ def _sentence(text: str) -> str:
 def positions_of(plan: Plan) -> Positions:
     """The plan's positions, as the engine types them."""
     return "original" if plan.positions == "original" else "dense"
+
+
+KNOWN_PLACES = 64
+"""Documents whose parts need not be sought again: 32 KiB each at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A document in equal parts: the first character of each, the document's tokens, its characters."""
+
+    starts: array[int]
+    tokens: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,8 @@ class Desk:
     batcher: Batcher
     leases: Leases
     hot: HotStates
+    # Of a tenant's document in parts of so many tokens.
+    places: Recent[tuple[str, str, int], Places] = field(default_factory=lambda: Recent(KNOWN_PLACES))
 
     @property
     def loaded(self) -> LoadedModel:

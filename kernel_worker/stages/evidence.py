@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from cache_store.store import CacheStore
 from cache_store.tokens import token_count
 from kernel_worker.calls import Call
 from kernel_worker.errors import InvalidRequest
-from kernel_worker.stages.desk import Desk, invalid_arguments
+from kernel_worker.stages.desk import Desk, Places, invalid_arguments
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Evidence:
 def evidence(desk: Desk, call: Call, request: EvidenceRequest) -> Evidence:
     """What the state holds of each part of the document. What is held at a time does not grow with it.
 
+    The text is encoded anew to find the parts' places, unless that was done lately for so many parts.
+
     Raises InvalidRequest, StateMismatch for another model's plan, ObjectMissing and ObjectDamaged for state,
     document or tokens, FormatMismatch for another plan's state, CallerGone; what `ComputeSlots.run` raises.
     """
@@ -76,12 +79,13 @@ def _evidence(desk: Desk, call: Call, request: EvidenceRequest) -> Evidence:
     count = stored - prefix
     size = -(-count // request.bins)
     kept = _kept(store, call, request, stored, prefix, size)
-    starts, tokens, end = places(desk, call, chunks, size)
-    if tokens != count:
+    key = (request.tenant, request.document, size)
+    found = desk.places.get(key, lambda: places(desk, call, chunks, size))
+    if found.tokens != count:
         raise InvalidRequest(f"The tokens {request.tokens} are not those of document {request.document}.")
-    ends = [*starts[1:], end]
+    ends = [*found.starts[1:], found.end]
     sizes = [min(size, count - first) for first in range(0, count, size)]
-    bins = tuple(map(Bin, starts, ends, sizes, *kept.tolist()))
+    bins = tuple(map(Bin, found.starts, ends, sizes, *kept.tolist()))
     seconds = time.perf_counter() - started
     log.info("Evidence: %d parts of %d tokens in %.2f s.", len(bins), count, seconds)
     return Evidence(bins, seconds)
@@ -106,9 +110,9 @@ def _kept(
     return sums / (meta.shape.layers * meta.shape.kv_heads)
 
 
-def places(desk: Desk, call: Call, chunks: Iterable[str], size: int) -> tuple[list[int], int, int]:
-    """Where each part of `size` tokens starts, the document's tokens, and its characters."""
-    starts: list[int] = []
+def places(desk: Desk, call: Call, chunks: Iterable[str], size: int) -> Places:
+    """Where each part of `size` tokens starts. Raises CallerGone."""
+    starts = array("Q")
     tokens = at = 0
     for piece, spans in desk.loaded.tokenizer.located(chunks):
         call.check()
@@ -116,5 +120,5 @@ def places(desk: Desk, call: Call, chunks: Iterable[str], size: int) -> tuple[li
             starts.append(at + spans[place][0])
         tokens += len(spans)
         at += len(piece)
-    starts[:1] = [0]  # blanks that no token stands for belong to what follows
-    return starts, tokens, at
+    starts[:1] = array("Q", [0])  # blanks that no token stands for belong to what follows
+    return Places(starts, tokens, at)

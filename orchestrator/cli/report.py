@@ -24,18 +24,27 @@ def print_report(result: JobResult, evidence: Sequence[str]) -> None:
 
 
 def _rows(result: JobResult) -> list[tuple[str, str]]:
-    kept = count(result.cache_entries, "entry", "entries")
-    larger = ratio(result.full_cache_bytes, result.state_bytes)
     spent = [f"{phase} {duration(result.seconds[phase])}" for phase in PHASES if phase in result.seconds]
     return [
         ("tokens read", _read(result)),
         ("tokens written", f"{result.tokens_written:,}{_cut_short(result)}"),
+        *_state(result),
+        ("time", ", ".join(spent)),
+        ("stored as", result.state or "nothing: the state is made again when a text needs it"),
+        ("job", result.job_id),
+    ]
+
+
+def _state(result: JobResult) -> list[tuple[str, str]]:
+    """What is kept of the document, and what it cost."""
+    if result.cache_entries is None or result.state_bytes is None:
+        return [("state", "no longer stored, and not needed: the text comes from passages")]
+    kept = count(result.cache_entries, "entry", "entries")
+    larger = ratio(result.full_cache_bytes, result.state_bytes)
+    return [
         ("state", f"{kept} per KV head and layer, {size(result.state_bytes)}"),
         ("attention error", _error(result)),
         ("full KV cache", f"{size(result.full_cache_bytes)}, {larger} as large"),
-        ("time", ", ".join(spent)),
-        ("stored as", result.state),
-        ("job", result.job_id),
     ]
 
 
@@ -43,7 +52,8 @@ def _reread(result: JobResult, evidence: Sequence[str]) -> list[tuple[str, str]]
     """Which segments hold the passages, counted from 1, and what each of them says."""
     numbers = [passage["segment"] + 1 for passage in result.reread_segments]
     if not numbers:
-        sought = "rank" in result.seconds and result.cache_entries < result.tokens_read
+        kept = result.cache_entries  # of a text without passages: it came from the state
+        sought = "rank" in result.seconds and kept is not None and kept < result.tokens_read
         return [("read again", _NOTHING)] if sought else []
     named = ", ".join(map(str, sorted(set(numbers))))
     rows = [("read again", f"{'segments' if len(set(numbers)) > 1 else 'segment'} {named}")]
@@ -61,6 +71,8 @@ def _error(result: JobResult) -> str:
 
 def _read(result: JobResult) -> str:
     read = f"{result.tokens_read:,} in {count(result.segments, 'segment')}"
+    if result.state is None:
+        return f"passages alone, of {read}"
     if result.prefill_tokens == 0:
         return f"{read}, all of them stored already"
     if result.prefill_tokens < result.tokens_read:

@@ -22,7 +22,7 @@ from orchestrator.client.errors import (
 from orchestrator.client.synchronous import Client
 from orchestrator.events import Event
 from orchestrator.jobs import JobOptions, JobResult
-from orchestrator.wire import JobInfo, StateInfo, WorkerInfo
+from orchestrator.wire import EvidenceBinInfo, EvidenceInfo, JobInfo, StateInfo, TextInfo, WorkerInfo
 
 __all__ = [
     "ApiError",
@@ -32,6 +32,8 @@ __all__ = [
     "Client",
     "ClientError",
     "Event",
+    "EvidenceBinInfo",
+    "EvidenceInfo",
     "JobCancelled",
     "JobFailed",
     "JobInfo",
@@ -41,6 +43,7 @@ __all__ = [
     "NotFound",
     "ServerFailed",
     "StateInfo",
+    "TextInfo",
     "Unreachable",
     "WorkerInfo",
 ]

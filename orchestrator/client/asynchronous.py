@@ -18,7 +18,7 @@ from orchestrator.client.files import CHUNK_BYTES, replacing
 from orchestrator.client.watching import Watching, result_of
 from orchestrator.events import Event
 from orchestrator.jobs import JobOptions, JobResult
-from orchestrator.wire import JobInfo, StateInfo, WorkerInfo
+from orchestrator.wire import EvidenceInfo, JobInfo, StateInfo, TextInfo, WorkerInfo
 
 T = TypeVar("T")
 
@@ -59,6 +59,17 @@ class AsyncClient:
 
     async def cancel(self, job_id: str) -> JobInfo:
         return await self._run(calls.cancel(job_id))
+
+    async def remove(self, job_id: str) -> None:
+        await self._run(calls.remove(job_id))
+
+    async def evidence(self, job_id: str, bins: int = 1024) -> EvidenceInfo:
+        return await self._run(calls.evidence(job_id, bins))
+
+    async def document_text(
+        self, job_id: str, start: int = 0, count: int = calls.DOCUMENT_CHARACTERS
+    ) -> TextInfo:
+        return await self._run(calls.document_text(job_id, start, count))
 
     async def events(self, job_id: str, after: str = "0-0") -> AsyncIterator[Event]:
         watching = Watching(after)
@@ -104,6 +115,9 @@ class AsyncClient:
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._run(calls.workers())
+
+    async def ready(self) -> None:
+        await self._run(calls.ready())
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -10,16 +10,19 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter
 
 from orchestrator.jobs import JobOptions
-from orchestrator.wire import JobInfo, StateInfo, WorkerInfo
+from orchestrator.wire import EvidenceInfo, JobInfo, StateInfo, TextInfo, WorkerInfo
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT_SECONDS = 60.0
+DOCUMENT_CHARACTERS = 16384  # the most that one answer holds
 # The server sends a comment at least every ten seconds by default.
 STREAM_TIMEOUT_SECONDS = 60.0
 
 _JOB = TypeAdapter(JobInfo).validate_json
 _JOBS = TypeAdapter(list[JobInfo]).validate_json
+_EVIDENCE = TypeAdapter(EvidenceInfo).validate_json
+_TEXT = TypeAdapter(TextInfo).validate_json
 _STATE = TypeAdapter(StateInfo).validate_json
 _STATES = TypeAdapter(list[StateInfo]).validate_json
 _WORKERS = TypeAdapter(list[WorkerInfo]).validate_json
@@ -71,6 +74,19 @@ def cancel(job_id: str) -> Call[JobInfo]:
     return Call("DELETE", f"/v1/jobs/{job_id}", _JOB)
 
 
+def remove(job_id: str) -> Call[None]:
+    return Call("DELETE", f"/v1/jobs/{job_id}/record", lambda body: None)
+
+
+def evidence(job_id: str, bins: int) -> Call[EvidenceInfo]:
+    return Call("GET", f"/v1/jobs/{job_id}/evidence", _EVIDENCE, {"params": {"bins": bins}})
+
+
+def document_text(job_id: str, start: int, count: int) -> Call[TextInfo]:
+    params = {"start": start, "count": count}
+    return Call("GET", f"/v1/jobs/{job_id}/document", _TEXT, {"params": params})
+
+
 def states() -> Call[list[StateInfo]]:
     return Call("GET", "/v1/states", _STATES)
 
@@ -91,6 +107,10 @@ def delete_state(name: str) -> Call[None]:
 
 def workers() -> Call[list[WorkerInfo]]:
     return Call("GET", "/v1/workers", _WORKERS)
+
+
+def ready() -> Call[None]:
+    return Call("GET", "/ready", lambda body: None)
 
 
 def headers(api_key: str | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from orchestrator.client.files import chunks, replacing
 from orchestrator.client.watching import Watching, result_of
 from orchestrator.events import Event
 from orchestrator.jobs import JobOptions, JobResult
-from orchestrator.wire import JobInfo, StateInfo, WorkerInfo
+from orchestrator.wire import EvidenceInfo, JobInfo, StateInfo, TextInfo, WorkerInfo
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ class Client:
         return self._run(calls.submit_stored(document, options))
 
     def ask(self, job_id: str, question: str, options: JobOptions | None = None) -> JobInfo:
-        """Starts a job that answers a question from the state of a finished one; of `options` only those that
-        shape the text count."""
+        """Starts a job that answers a question about the document of a finished one, from passages or its
+        state; of `options` only those that shape the text count."""
         return self._run(calls.ask(job_id, question, options))
 
     def jobs(self, limit: int = 100) -> list[JobInfo]:
@@ -68,6 +68,20 @@ class Client:
     def cancel(self, job_id: str) -> JobInfo:
         """A job that has ended stays as it is."""
         return self._run(calls.cancel(job_id))
+
+    def remove(self, job_id: str) -> None:
+        """Cancels the job and deletes it with its text for good; its document and state stay until they
+        expire."""
+        self._run(calls.remove(job_id))
+
+    def evidence(self, job_id: str, bins: int = 1024) -> EvidenceInfo:
+        """What of its document the state of a finished job holds, in at most so many equal parts."""
+        return self._run(calls.evidence(job_id, bins))
+
+    def document_text(self, job_id: str, start: int = 0, count: int = calls.DOCUMENT_CHARACTERS) -> TextInfo:
+        """`count` characters of the document's text from `start` on, or as many as there are. Where a
+        passage of `JobResult.reread_segments` stands: from its start, end - start of them."""
+        return self._run(calls.document_text(job_id, start, count))
 
     def events(self, job_id: str, after: str = "0-0") -> Iterator[Event]:
         """The job's events as they come, until the terminal one; over lost connections, too."""
@@ -118,6 +132,10 @@ class Client:
 
     def workers(self) -> list[WorkerInfo]:
         return self._run(calls.workers())
+
+    def ready(self) -> None:
+        """Raises Busy while a job that is sent now would not be worked on, and says why."""
+        self._run(calls.ready())
 
     def close(self) -> None:
         self._http.close()

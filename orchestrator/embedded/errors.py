@@ -4,6 +4,7 @@ EmbeddedError                a sentence for the user; `exit_code` is what the co
 ├── EmbeddedUnavailable      this installation has no Valkey program
 ├── HomeUnusable             the data folder cannot be created or written
 ├── StartFailed              a part ended, or was not ready in time
+├── NotSaved                 the stack ended, but its data could not be written
 └── StackBusy                another command holds the stack and did not let go in time
 """
 
@@ -33,6 +34,10 @@ class StartFailed(EmbeddedError):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class NotSaved(EmbeddedError):
+    """The stack has ended, but what it held could not be written to the data folder."""
 
 
 class StackBusy(EmbeddedError):

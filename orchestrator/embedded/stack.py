@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import redis
 
 from cache_store import worker_registry
-from orchestrator.embedded.errors import StartFailed
+from orchestrator.embedded.errors import NotSaved, StartFailed
 from orchestrator.embedded.home import ORCHESTRATOR, VALKEY, WORKER, Home, RunFile
 from orchestrator.embedded.locks import FileLock
 from orchestrator.embedded.memory import memory_bytes
@@ -87,6 +87,7 @@ class Stack:
         """Take everything down, Valkey last, because the others save to it. May be called at any time.
 
         Ctrl-C and SIGTERM wait meanwhile: an interrupted stop would leave the snapshot unwritten.
+        Raises NotSaved when everything is down, and what Valkey held is lost.
         """
         with signals_held():
             self._stop()
@@ -100,8 +101,13 @@ class Stack:
             child.stop(deadline)
         self._children.clear()
         if self._valkey is not None:
-            self._valkey.stop()
-            self._valkey = None
+            valkey, self._valkey = self._valkey, None
+            lived = valkey.child.exit_code is None  # else `check` tells how it ended
+            if not valkey.stop() and lived:
+                raise NotSaved(
+                    f"The states and jobs since the last snapshot could not be saved in {self._home.data}:"
+                    " is the folder still there, and is there room on its disk?"
+                )
 
     def _everything(self) -> list[Child]:
         return [*([self._valkey.child] if self._valkey else []), *self._children.values()]

@@ -21,6 +21,7 @@ from orchestrator.embedded.processes import Child
 
 LOAD_SECONDS = 120.0  # a snapshot of several GB is read at some 500 MB/s
 SAVE_SECONDS = 120.0  # and written at its end
+SNAPSHOT = "docexpress.rdb"
 ATTEMPTS = 5  # between looking for a free port and taking it, somebody else may take it
 ADDRESS_IN_USE = "Address already in use"
 
@@ -32,14 +33,17 @@ class Valkey:
     twice would cost more than reading a minute's work again after a power cut.
     """
 
-    def __init__(self, child: Child, url: str) -> None:
+    def __init__(self, child: Child, url: str, snapshot: Path) -> None:
         self.child = child
         self.url = url
+        self._snapshot = snapshot
 
-    def stop(self) -> None:
-        """Save and end."""
+    def stop(self) -> bool:
+        """Save and end; whether a snapshot was written."""
+        before = _version(self._snapshot)
         self.child.ask_to_stop()
         self.child.stop(time.monotonic() + SAVE_SECONDS)
+        return _version(self._snapshot) not in (None, before)
 
 
 def start_valkey(home: Home, lock: FileLock, memory_limit: int, waiting: Callable[[], None]) -> Valkey:
@@ -62,7 +66,7 @@ def start_valkey(home: Home, lock: FileLock, memory_limit: int, waiting: Callabl
             inherit=[lock.fileno()],
             standard_input=_configuration(home, port, password, memory_limit).encode(),
         )
-        valkey = Valkey(child, f"redis://:{password}@127.0.0.1:{port}/0")
+        valkey = Valkey(child, f"redis://:{password}@127.0.0.1:{port}/0", home.data / SNAPSHOT)
         try:
             if _answers(valkey, waiting):
                 return valkey
@@ -98,8 +102,9 @@ def _configuration(home: Home, port: int, password: str, memory_limit: int) -> s
         "port": port,
         "requirepass": password,
         "dir": json.dumps(str(home.data), ensure_ascii=False),  # quoted: the path may hold spaces
-        "dbfilename": "docexpress.rdb",
+        "dbfilename": SNAPSHOT,
         "save": "60 1",
+        "shutdown-on-sigterm": "force",  # it saves; where it cannot, it would go on running otherwise
         "rdbcompression": "no",  # floats do not compress
         "appendonly": "no",
         "maxmemory": memory_limit,
@@ -127,6 +132,15 @@ def _answers(valkey: Valkey, waiting: Callable[[], None]) -> bool:
                 time.sleep(0.02)
     valkey.stop()
     return False
+
+
+def _version(snapshot: Path) -> tuple[int, int] | None:
+    """Tells one snapshot from the next, which takes its place; None where there is none."""
+    try:
+        found = snapshot.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _free_port() -> int:

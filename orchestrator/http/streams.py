@@ -26,9 +26,11 @@ COMMENT = b": still here\n\n"
 class EventStreamResponse(StreamingResponse):
     """Server-sent events. Proxies are asked not to hold them back."""
 
+    media_type = "text/event-stream"
+
     def __init__(self, content: AsyncGenerator[bytes], finish: Callable[[], None] | None = None) -> None:
         """`finish` is called in a thread when the response has ended, in whatever way."""
-        super().__init__(content, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        super().__init__(content, headers={"X-Accel-Buffering": "no"})
         self._content = content
         self._finish = finish
 

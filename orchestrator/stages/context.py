@@ -86,6 +86,16 @@ class StageContext:
         """The plan of the job's states; positions and fingerprint as far as they are known."""
         return plan_of(self.job)
 
+    def state_unless_gone(self) -> tuple[Manifest | None, StateMeta | None]:
+        """What is known of the job's state; nothing where it is gone and the text can do without it. Raises
+        StageFailed (back to ingest) where it cannot."""
+        try:
+            return self.stored_state(self.job.state)
+        except StageFailed:
+            if self.job.can_do_without_state:
+                return None, None
+            raise
+
     def stored_state(self, name: str) -> tuple[Manifest, StateMeta]:
         """What is known of a stored state. Raises StageFailed (back to ingest) when it is gone or damaged."""
         try:

@@ -19,7 +19,7 @@ def decode(context: StageContext) -> Finish:
     """After a failure the worker resumes from its checkpoint and sends the tokens again from index 0: those
     that are recorded already change nothing."""
     job = context.job
-    manifest, meta = context.stored_state(job.state)
+    manifest, meta = context.state_unless_gone()
     record = context.use(context.pool.reserve(job))
     deadline = context.settings.decode_deadline
     with closing(context.calls.stream(record, "Decode", _request(context), deadline=deadline)) as events:
@@ -31,7 +31,7 @@ def decode(context: StageContext) -> Finish:
             elif event.HasField("started") and job.passages:
                 context.jobs.emit(job, context.claim.token, "stage", place(job))
             elif event.HasField("done"):
-                result = _result(context, event.done, meta, manifest.size)
+                result = _result(context, event.done, meta, manifest.size if manifest else None)
                 apart = {REREAD: event.done.reread_seconds} if job.passages else {}
                 return Finish(result, superseded=job.parent_state, apart=apart)
     raise StageFailed(f"worker {record.id} ended a decode without a result", Remedy.SAME)
@@ -56,7 +56,9 @@ def _request(context: StageContext) -> DecodeRequest:
     )
 
 
-def _result(context: StageContext, done: DecodeDone, meta: StateMeta, state_bytes: int) -> JobResult:
+def _result(
+    context: StageContext, done: DecodeDone, meta: StateMeta | None, state_bytes: int | None
+) -> JobResult:
     """Everything but the seconds, which the runner adds."""
     job = context.job
     return JobResult(
@@ -65,17 +67,17 @@ def _result(context: StageContext, done: DecodeDone, meta: StateMeta, state_byte
         model=job.options.model,
         text="".join(context.jobs.token_texts(job.tenant, job.id)),
         question=job.question,
-        state=job.state,
+        state=job.state if meta else None,
         tokens_read=job.token_count,
         prefill_tokens=job.prefill_tokens,
         tokens_written=done.tokens_written,
         segments=job.segments,
-        cache_entries=meta.shape.entries,
+        cache_entries=meta.shape.entries if meta else None,
         state_bytes=state_bytes,
         full_cache_bytes=job.token_count * job.bytes_per_token,
         seconds={},
         finish_reason=done.finish_reason,
         reread_segments=[{name: passage[name] for name in _EVIDENCE} for passage in job.passages],
-        error_estimate=meta.error_estimate,
-        error_by_layer=meta.error_by_layer,
+        error_estimate=meta.error_estimate if meta else None,
+        error_by_layer=meta.error_by_layer if meta else None,
     )

@@ -10,7 +10,10 @@ from protos.kernel_worker_pb2 import IngestRequest, IngestResponse
 
 
 def ingest(context: StageContext) -> Next:
-    """Fixes model fingerprint, positions and the number of segments; goes on where the stored state ends."""
+    """Fixes model fingerprint, positions and the number of segments; goes on where the stored state ends.
+
+    A question goes on to its passages, however much of the document would have to be read for a state.
+    """
     job = context.job
     record = context.use(context.pool.pick(job), reserved=False)
     plan = context.plan()
@@ -26,15 +29,17 @@ def _next(context: StageContext, record: WorkerRecord, answer: IngestResponse) -
         "token_count": answer.token_count,
         "segments": answer.segments,
         "positions": answer.positions,
-        "state": answer.state,
-        "parent_state": "",
         "lease": "",
         "model_fingerprint": record.model_fingerprint,
         "bytes_per_token": record.bytes_per_token,
         "best_segments": max(context.job.best_segments, answer.done_segments),
     }
     progress = answer.done_segments > context.job.best_segments
-    if answer.done_segments < answer.segments:
+    missing = answer.done_segments < answer.segments
+    if missing and context.job.can_do_without_state:
+        return Next("rank", answer.done_segments, fields, progress=progress)
+    fields |= {"state": answer.state, "parent_state": ""}
+    if missing:
         return Next("prefill", answer.done_segments, fields, progress=progress)
     keep_final(context, answer.state)
     return Next(context.job.after_reading, answer.segments, fields, progress=progress)

@@ -1,6 +1,7 @@
 """The embedded Valkey: private, kept on disk, and gone with its owner, however that ends."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -46,7 +47,7 @@ def test_it_keeps_what_it_was_given(home: Home, lock: FileLock) -> None:
     first = start_valkey(home, lock, MEMORY, lambda: None)
     with redis.Redis.from_url(first.url) as client:
         client.set("state", b"\x00\xff" * 1000)
-    first.stop()
+    assert first.stop()
     assert first.child.exit_code == 0
     second = start_valkey(home, lock, MEMORY, lambda: None)
     try:
@@ -55,6 +56,13 @@ def test_it_keeps_what_it_was_given(home: Home, lock: FileLock) -> None:
         assert second.url != first.url  # another port or another password, at least
     finally:
         second.stop()
+
+
+def test_it_ends_even_where_it_cannot_save(home: Home, lock: FileLock) -> None:
+    valkey = start_valkey(home, lock, MEMORY, lambda: None)
+    shutil.rmtree(home.path)
+    assert not valkey.stop()
+    assert valkey.child.exit_code == 0  # by itself: it was not killed for taking too long
 
 
 def test_it_evicts_nothing_and_is_bounded(valkey: Valkey) -> None:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from tornado.options import options as tornado_options
 
 from orchestrator.settings import Settings
+from orchestrator.telemetry.counts import COUNTERS, HISTOGRAMS
 from orchestrator.telemetry.exporter import Exporter
 from tests.deploy.compose import services
 from tests.kernel_worker.server.conftest import lab, loaded, worker
@@ -67,6 +68,13 @@ def test_every_query_is_one_and_asks_for_what_is_exported(exported: set[str]) ->
         asked = metrics_in(expression)
         assert asked, expression
         assert asked <= exported, expression
+
+
+def test_the_dashboard_shows_all_that_the_job_machine_counts() -> None:
+    shown = set().union(*map(metrics_in, expressions()))
+    counted = {f"docexpress_{counter.name}_total" for counter in COUNTERS}
+    counted |= {f"docexpress_{histogram.name}_bucket" for histogram in HISTOGRAMS}
+    assert counted <= shown
 
 
 def test_a_wrong_query_would_be_noticed(exported: set[str]) -> None:

@@ -41,6 +41,21 @@ def test_a_question_reads_nothing_and_answers_alike(cluster: Cluster) -> None:
     assert [answer.prefill_tokens for answer in answers] == [0, 0, 0]
 
 
+def test_a_question_is_answered_alike_when_the_state_has_gone(cluster: Cluster) -> None:
+    job = cluster.submit(text_of(61))
+    state = cluster.result(job).state
+    assert state is not None
+    before = cluster.result(cluster.service.ask(job.id, "What does sentence 9 say?"))
+    cluster.service.delete_state(state)
+    question = cluster.service.ask(job.id, "What does sentence 9 say?")
+    stages = {event.data["stage"] for event in cluster.events(question) if event.kind == "stage"}
+    after = cluster.service.result(question.id)
+    assert stages == {"rank", "reread", "decode"}
+    assert (after.text, after.reread_segments) == (before.text, before.reread_segments)
+    assert (after.state, after.prefill_tokens) == (None, 0)
+    assert not [info for info in cluster.service.states() if info.name == state]
+
+
 def test_two_jobs_run_on_two_workers_at_once(cluster: Cluster) -> None:
     jobs = [cluster.submit(text_of(100) + mark) for mark in (" One.", " Two.")]
     seen: set[tuple[str, ...]] = set()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
 from orchestrator.client import (
@@ -23,11 +26,14 @@ from orchestrator.client import (
     NotAllowed,
     NotFound,
     Unreachable,
+    calls,
 )
 from orchestrator.client.watching import TRIES, Watching
 from orchestrator.http.settings import ApiSettings
 from tests.http.stack import ENDLESS, MODEL, OPTIONS, serving, text_of
 
+# What OpenAI's own client, browsers and monitoring ask for.
+OTHERS = ("/v1/models", "/v1/chat", "/v1/completions", "/health", "/metrics")
 CHOSEN = JobOptions(**OPTIONS)
 
 
@@ -68,6 +74,44 @@ def test_from_a_file_to_an_answer(client: Client, file: Path) -> None:
         == ()
     )
     assert [worker.model_name for worker in client.workers()] == [MODEL]
+    client.ready()
+
+
+def test_what_the_state_holds_and_where_the_text_is(client: Client, file: Path) -> None:
+    text = file.read_text()
+    job = client.submit_file(file, CHOSEN)
+    with pytest.raises(BadRequest, match="has no result yet"):
+        client.evidence(client.submit_text(text_of("early"), CHOSEN).id)
+    client.wait(job.id)
+    found = client.evidence(job.id, bins=8)
+    assert (len(found.bins), found.bins[0].start, found.bins[-1].end) == (8, 0, len(text))
+    assert 0 < sum(part.entries for part in found.bins) < sum(part.tokens for part in found.bins)
+    last = found.bins[-1]
+    piece = client.document_text(job.id, last.start, last.end - last.start)
+    assert (piece.start, piece.end, piece.text) == (last.start, last.end, text[last.start :])
+    assert client.document_text(job.id).text == text
+    client.remove(job.id)
+    with pytest.raises(NotFound):
+        client.job(job.id)
+
+
+def test_the_clients_know_every_address_of_the_api(http: httpx.Client) -> None:
+    made = [
+        calls.submit_text("", None, None), calls.ask("{}", "", None), calls.jobs(1), calls.job("{}"),
+        calls.cancel("{}"), calls.remove("{}"), calls.evidence("{}", 1), calls.document_text("{}", 0, 1),
+        calls.states(), calls.state("{}"), calls.import_state(b""), calls.delete_state("{}"),
+        calls.workers(), calls.ready(),
+    ]  # fmt: skip
+    streamed = {("GET", "/v1/jobs/{}/events"), ("GET", "/v1/states/{}/export")}
+    served = {
+        (method.upper(), re.sub(r"{\w+}", "{}", path))
+        for path, methods in http.get("/openapi.json").json()["paths"].items()
+        for method in methods
+        if not path.startswith(OTHERS)
+    }
+    assert {(call.method, call.path) for call in made} | streamed == served
+    public = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    assert public <= {name for name, _ in inspect.getmembers(AsyncClient, inspect.isfunction)}
 
 
 def test_states_travel_through_files(
@@ -141,6 +185,12 @@ def test_the_asynchronous_client_does_the_same(url: str, file: Path, tmp_path: P
             assert (await client.import_state(tmp_path / "b.state")).name == result.state
             assert result.state in [state.name for state in await client.states()]
             assert len(await client.workers()) == 1
+            await client.ready()
+            assert len((await client.evidence(job.id, bins=4)).bins) == 4
+            assert (await client.document_text(job.id, 1, 5)).text == file.read_text()[1:6]
+            await client.remove(job.id)
+            with pytest.raises(NotFound):
+                await client.job(job.id)
 
     anyio.run(use)
 

@@ -243,7 +243,8 @@ class ScriptedWorker(pb_grpc.KernelWorkerServicer):
 
     def Decode(self, request: pb.DecodeRequest, context: grpc.ServicerContext) -> Iterator[pb.DecodeEvent]:
         self._begin("Decode", request, context)
-        self._require(request.tenant, request.plan, request.state, context)
+        if not request.reread:
+            self._require(request.tenant, request.plan, request.state, context)
         counts = [span.count for span in request.reread]
         for place in range(len(counts)):
             read = pb.RereadProgress(tokens_done=sum(counts[: place + 1]), tokens=sum(counts))

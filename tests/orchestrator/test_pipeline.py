@@ -112,11 +112,15 @@ def test_question_without_reading_again_is_a_decode_alone(
     assert job.result["tokens_read"] == len(DOCUMENT)
 
 
-def test_question_to_a_lost_state_reads_again(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
+@pytest.mark.parametrize("reread", [0, 3])
+def test_question_of_the_state_itself_makes_a_lost_one_again(
+    orchestrator: Orchestrator, worker: ScriptedWorker, reread: int
+) -> None:
     asked = orchestrator.finish(orchestrator.submit())
-    before = orchestrator.finish(orchestrator.ask(asked, "Why?"))
+    before = orchestrator.finish(orchestrator.ask(asked, "Why?", reread=reread))
     orchestrator.store.delete("state", asked.state)
-    after = orchestrator.finish(orchestrator.ask(asked, "Why?"))
+    after = orchestrator.finish(orchestrator.ask(asked, "Why?", reread=reread))
+    assert worker.methods().count("Rank") == (2 if reread else 0)  # once for each question: no word is found
     assert before.result is not None
     assert after.result is not None
     assert after.result["answer"] == before.result["answer"]

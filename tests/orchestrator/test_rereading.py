@@ -90,6 +90,62 @@ def test_a_retry_reads_the_same_passages(orchestrator: Orchestrator, make_worker
     assert [method for method, _ in made].count("Rank") == 2  # once for each job
 
 
+@pytest.mark.parametrize("lost", ["state", "state and tokens", "state before decode"])
+def test_a_question_does_without_a_lost_state(
+    orchestrator: Orchestrator, worker: ScriptedWorker, lost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = orchestrator.finish(orchestrator.submit())
+    before = orchestrator.finish(orchestrator.ask(asked, QUESTION)).result or {}
+    job = orchestrator.ask(asked, QUESTION)
+    worker.calls.clear()
+    if lost == "state before decode":
+        orchestrator.queue.send(orchestrator.deliver_to("decode", asked.segments))
+    if lost == "state and tokens":
+        orchestrator.store.delete("tokens", asked.tokens)
+        worker.script["Rank"].append(status(grpc.StatusCode.NOT_FOUND))
+    orchestrator.store.delete("state", asked.state)
+    result = orchestrator.finish(job).result or {}
+    again = ["Rank", "Ingest"] if lost == "state and tokens" else []
+    assert worker.methods() == [*again, "Rank", "Decode"]
+    gone = {"state": None, "cache_entries": None, "state_bytes": None, "error_estimate": None}
+    same = ("answer", "reread_segments", "tokens_read", "prefill_tokens", "full_cache_bytes")
+    assert {name: result[name] for name in [*gone, *same]} == {
+        **{name: before[name] for name in same},
+        **gone,
+    }
+    assert JobResult.from_json(result).to_json() == result
+    print_report(JobResult.from_json(result), [])
+    shown = capsys.readouterr().err
+    assert "passages alone, of 40 in 3 segments" in shown
+    assert "no longer stored, and not needed" in shown
+
+
+def test_what_fits_into_the_state_is_answered_from_it(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
+    asked = orchestrator.finish(orchestrator.submit(cache_entries=len(DOCUMENT)))
+    orchestrator.store.delete("state", asked.state)
+    worker.calls.clear()
+    job = orchestrator.finish(orchestrator.ask(asked, QUESTION))
+    assert "Rank" not in worker.methods()
+    assert job.result is not None
+    assert job.result["state"] == asked.state
+
+
+def test_a_summary_leaves_its_state_whatever_is_lost(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
+    job = orchestrator.submit(query="the second thing")
+    message = orchestrator.deliver_to("rank", 3)
+    state = orchestrator.job(job).state
+    orchestrator.store.delete("state", state)
+    orchestrator.queue.send(message)
+    job = orchestrator.finish(job)
+    assert job.result is not None
+    assert job.result["state"] == state
+    assert orchestrator.store.exists("state", [state]) == [True]
+
+
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_a_failed_ranking_is_tried_again(
     orchestrator: Orchestrator, worker: ScriptedWorker, code: grpc.StatusCode

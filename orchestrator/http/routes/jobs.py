@@ -70,7 +70,8 @@ def job(job_id: str, service: TheService) -> JobInfo:
     return job_info(service.job(job_id))
 
 
-@router.get("/{job_id}/events", response_class=EventStreamResponse)
+# FastAPI cannot guess the status of such a response, and would fail to describe the API.
+@router.get("/{job_id}/events", response_class=EventStreamResponse, status_code=200)
 def events(
     job_id: str,
     api: TheApi,

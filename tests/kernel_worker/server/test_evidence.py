@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from kernel_worker.calls import Call
 from kernel_worker.model import LoadedModel
 from kernel_worker.stages.evidence import places
 from kernel_worker.text_pieces import PIECE_CHARACTERS
+from kernel_worker.tokenizer import TextTokenizer
 from kernel_worker.worker import Worker
 from protos import kernel_worker_pb2 as pb
 from tests.kernel_worker.server.harness import DEADLINE, Client, Lab, plan_of, refusal, text_of
@@ -70,10 +72,33 @@ def test_a_state_that_has_room_holds_every_token_once(caller: Client) -> None:
 def test_places_go_on_behind_the_first_piece_of_a_long_text(worker: Worker, loaded: LoadedModel) -> None:
     text = text_of(PIECE_CHARACTERS // 25)
     spans = list(loaded.tokenizer.spans([text]))
-    starts, tokens, end = places(worker.desk, Call(), [text[:999], text[999:]], 700)
-    assert end > 2 * PIECE_CHARACTERS
-    assert (tokens, end) == (len(spans), len(text))
-    assert starts == [first for first, _ in spans[::700]]
+    found = places(worker.desk, Call(), [text[:999], text[999:]], 700)
+    assert found.end > 2 * PIECE_CHARACTERS
+    assert (found.tokens, found.end) == (len(spans), len(text))
+    assert found.starts.tolist() == [first for first, _ in spans[::700]]
+
+
+def test_a_document_is_encoded_once_for_as_many_parts(
+    lab: Lab, worker: Worker, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+
+    def located(self: TextTokenizer, chunks: Iterable[str]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        encoded.append(1)
+        return real(self, chunks)
+
+    real = TextTokenizer.located
+    monkeypatch.setattr(TextTokenizer, "located", located)
+    caller = lab.caller(worker)
+    document = caller.document(text_of(7))
+    state = caller.read(document)
+    first = evidence(caller, document, state).bins
+    assert evidence(caller, document, state).bins == first
+    assert len(encoded) == 1
+    assert len(evidence(caller, document, state, bins=5).bins) == 5
+    assert len(encoded) == 2
+    caller.store.delete("document", document)  # what is deleted is gone, known or not
+    assert refusal(lambda: evidence(caller, document, state)).code() is Code.NOT_FOUND
 
 
 def test_what_cannot_be_answered_is_refused(lab: Lab, caller: Client) -> None:
