@@ -33,6 +33,7 @@ SLOW = {
     ],
     "error": ["halving", "error"],
     "long_document": ["long_document"],
+    "first_token": ["first_token"],
     "scale_out": ["scale_out"],
 }  # minutes each
 
