@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from cache_store.connection import connect
-from kernel_worker.model import LoadedModel
+from kernel_worker.model import LoadedModel, assemble
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from orchestrator.http.server import BackgroundServer, take_address
 from orchestrator.http.settings import ApiSettings
-from tests.kernel_worker.tiny import tiny_loaded
+from tests.kernel_worker.tiny import tiny_model, tiny_tokenizer
 
 MODEL = "tiny-llama"
 READING: dict[str, Any] = {
@@ -40,10 +40,10 @@ def talkative_model() -> LoadedModel:
 
     Its window holds a question and some passages that are read again.
     """
-    loaded = tiny_loaded(max_position_embeddings=512)
+    model = tiny_model(max_position_embeddings=512)
     with torch.no_grad():
-        loaded.model.lm_head.weight[END_OF_TURN] = 0.0
-    return loaded
+        model.lm_head.weight[END_OF_TURN] = 0.0
+    return assemble(model, tiny_tokenizer(), name="tiny-llama")
 
 
 @contextmanager
