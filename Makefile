@@ -43,7 +43,7 @@ demo-long: setup ## summarize the whole Python reference, over 100,000 tokens
 
 # Many tests wait for processes of theirs: two at a time, of one thread each, leave no core idle. A file's
 # tests stay together, since they share a stack.
-test: setup ## run all tests
+test: setup ## run all tests but those that build images
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 check: setup ## format, lint and types
