@@ -107,18 +107,18 @@ def test_the_sizing_table_is_what_plan_computes(tmp_path: Path) -> None:
         assert cells.split(" | ") == computed
 
 
-def test_the_python_example_runs_as_far_as_it_can_without_a_stack(tmp_path: Path) -> None:
+def test_the_python_example_runs_as_far_as_it_can_without_a_server(tmp_path: Path) -> None:
     program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
     (tmp_path / "report.pdf").write_bytes(pdf([["Something to read."]]))
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program.replace(":8000", ":1")],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "DOCEXPRESS_REDIS_URL": "redis://127.0.0.1:1"},
+        env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "127.0.0.1:1 cannot be reached" in done.stderr.splitlines()[-1]
+    assert "Unreachable: the server does not answer" in done.stderr.splitlines()[-1]
 
 
 def test_the_examples_for_researchers_run(capsys: pytest.CaptureFixture[str]) -> None:
