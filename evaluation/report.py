@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from evaluation.agreement import Agreement
 from evaluation.journal import Result
 from evaluation.methods import OWN_SEGMENT
 from evaluation.profiles import REWORDED
@@ -115,9 +117,12 @@ def _line(
     )
 
 
-def as_json(lines: Iterable[Line], about: dict[str, str | int]) -> dict[str, object]:
+def as_json(
+    lines: Iterable[Line], about: dict[str, str | int], estimates: Iterable[Agreement] = ()
+) -> dict[str, object]:
     """Everything, for programs."""
-    return {"about": about, "lines": [asdict(line) for line in lines]}
+    rows = [asdict(row) | {"rho": None if math.isnan(row.rho) else row.rho} for row in estimates]
+    return {"about": about, "lines": [asdict(line) for line in lines], "estimates": rows}
 
 
 def as_table(lines: Iterable[Line]) -> str:
@@ -159,4 +164,6 @@ lost, gained: answers that turned from right to wrong, and from wrong to right, 
 first, in three: share of the cases whose segment that answers was ranked first, or among the first three.
 read s: seconds of reading.
 probe, fold: time of observing and of selecting, against the time of reading.
+estimate: the relative attention error that results carry (`error_estimate`); Spearman's rho tells how far it
+puts the cases in the order of their scores.
 """

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from evaluation.agreement import ALL_METHODS, agreements
+from evaluation.agreement import as_table as estimates_table
 from evaluation.journal import Result
 from evaluation.methods import OWN_SEGMENT
 from evaluation.plots import draw
@@ -58,3 +62,27 @@ def test_table_json_and_pictures(tmp_path: Path) -> None:
     pictures = draw(lines, results(), tmp_path)
     assert {path.name for path in pictures} == {"kl.png", "needle.png", "needle-1x.png", "needle-4x.png"}
     assert all(path.stat().st_size > 1000 for path in pictures)
+
+
+def test_the_estimate_is_set_against_what_was_measured() -> None:
+    rows = [
+        Result("kl", "512 entries", f"w{number}", method, 15.0, 512, score, estimate=estimate)
+        for method, figures in {
+            "snapkv": ((0.1, 0.01), (0.2, 0.03), (0.3, 0.02), (0.4, 0.10)),
+            "express": ((0.9, 0.05), (0.8, 0.07), (0.7, 0.08), (0.6, 0.09)),
+        }.items()
+        for number, (estimate, score) in enumerate(figures)
+    ]
+    together, express, snapkv = agreements([*results(), *rows])
+    assert (together.method, express.method, snapkv.method) == (ALL_METHODS, "express", "snapkv")
+    assert (snapkv.cases, snapkv.estimate, snapkv.score) == (4, pytest.approx(0.25), pytest.approx(0.04))
+    assert (snapkv.rho, express.rho) == (pytest.approx(0.8), pytest.approx(-1.0))
+    # Ranks of the estimates 1 2 3 4 8 7 6 5, of the scores 1 3 2 8 4 5 6 7: 1 - 6 * 42 / (8 * 63)
+    assert (together.cases, together.rho) == (8, pytest.approx(1 - 6 * 42 / 504))
+    table = estimates_table([together, express, snapkv])
+    assert "| kl, 512 entries | all methods | 8 | 0.500 | 0.056 | 0.50 | – |" in table
+    assert "| kl, 512 entries | snapkv | 4 | 0.250 | 0.040 | 0.80 | -0.82 to 1.00 |" in table
+    assert estimates_table(agreements(results())) == ""
+    one = agreements(rows[:1])
+    text = json.dumps(as_json([], {"model": "m"}, one), allow_nan=False)
+    assert json.loads(text)["estimates"][0]["rho"] is None
