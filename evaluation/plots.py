@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from evaluation.journal import Result
 from evaluation.report import LOWER_IS_BETTER, Line
+from evaluation.streams import draw_streams, streams
 
 
 def draw(lines: Sequence[Line], results: Iterable[Result], folder: Path) -> list[Path]:
-    """Writes one picture for each task and heat maps of the needles; returns their paths."""
+    """Writes one picture for each task, and heat maps of the needles; returns their paths."""
     import matplotlib
 
     matplotlib.use("Agg")
-    made = [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
+    results = list(results)
+    found = streams(results)
+    made = [draw_streams(found, folder / "stream.png")] if found else []
+    made += [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
     known = [result for result in results if result.depth is not None]
     for task in sorted({result.task for result in known}):
         made += _heat_maps(task, [result for result in known if result.task == task], folder)
@@ -29,8 +32,6 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
     from matplotlib import pyplot
 
     lines = [line for line in lines if line.task == task]
-    if task == "kl":  # its groups are budgets, that is, points of one curve
-        lines = [replace(line, group="books") for line in lines]
     groups = sorted({line.group for line in lines})
     figure, axes = pyplot.subplots(
         1, len(groups), figsize=(6 * len(groups), 5), squeeze=False, layout="constrained"

@@ -13,11 +13,12 @@ from evaluation.journal import Result
 from evaluation.methods import OWN_SEGMENT
 from evaluation.profiles import REWORDED
 from evaluation.statistics import bootstrap, wilson
+from evaluation.streams import Stream
 
 WHOLE = frozenset({"uncompressed", OWN_SEGMENT})
 """What the model can answer at all: from the whole document, or from the segment alone that answers."""
 BINARY = frozenset({"needle", "far-needle", REWORDED, "nq_multidoc_qa", "pd_qa", "kv_retrieval"})
-LOWER_IS_BETTER = frozenset({"kl", "stream"})
+LOWER_IS_BETTER = frozenset({"kl"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,16 @@ class Line:
 
 
 def summarized(results: Iterable[Result]) -> list[Line]:
-    """A line for each task, group, method and compression, best score first within a compression."""
+    """A line for each task, group, method and compression, best score first within a compression.
+
+    Not of streams, whose parts are no cases of one kind: `evaluation.streams` has them.
+    """
     cells: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
     truth: dict[tuple[str, str], float] = {}
     for result in results:
         compression = float(round(result.compression)) if result.task != "kl" else result.compression
-        cells[result.task, result.group, result.method, compression].append(result)
+        for group in _groups(result):
+            cells[result.task, group, result.method, compression].append(result)
         if result.method in WHOLE:
             truth[result.task, result.case] = result.score
     lines = [_line(*key, found, truth) for key, found in cells.items()]
@@ -75,6 +80,15 @@ def summarized(results: Iterable[Result]) -> list[Line]:
             sign[line.task in LOWER_IS_BETTER] * line.score,
         ),
     )
+
+
+def _groups(result: Result) -> tuple[str, ...]:
+    """Windows of books are shown together and by book: kinds of text are unlike each other."""
+    if result.task == "stream":
+        return ()
+    if result.task == "kl":
+        return "all books", result.case.rpartition("-")[0]
+    return (result.group,)
 
 
 def _line(
@@ -118,15 +132,19 @@ def _line(
 
 
 def as_json(
-    lines: Iterable[Line], about: dict[str, str | int], estimates: Iterable[Agreement] = ()
+    lines: Iterable[Line],
+    about: dict[str, str | int],
+    estimates: Iterable[Agreement] = (),
+    found: Iterable[Stream] = (),
 ) -> dict[str, object]:
     """Everything, for programs."""
     rows = [asdict(row) | {"rho": None if math.isnan(row.rho) else row.rho} for row in estimates]
-    return {"about": about, "lines": [asdict(line) for line in lines], "estimates": rows}
+    streams = [asdict(stream) for stream in found]
+    return {"about": about, "lines": [asdict(line) for line in lines], "estimates": rows, "streams": streams}
 
 
 def as_table(lines: Iterable[Line]) -> str:
-    """Markdown: a section for each task and group, a row for each method and compression."""
+    """Markdown: a section for each task and group, a row for each method and compression; "" for no line."""
     text: list[str] = []
     section = None
     for line in lines:
@@ -152,7 +170,7 @@ def as_table(lines: Iterable[Line]) -> str:
             f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} | {ranked} |"
             f" {line.prefill_seconds:.1f} | {line.probe_share:.0%} | {line.fold_share:.0%} |"
         )
-    return "\n".join(text).strip() + "\n"
+    return "\n".join(text).strip() + "\n" if text else ""
 
 
 EXPLANATION = """\
