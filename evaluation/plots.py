@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from evaluation.journal import Result
-from evaluation.report import LOWER_IS_BETTER, Line
+from evaluation.report import LOWER_IS_BETTER, Line, cells
 from evaluation.streams import draw_streams, streams
 
 
@@ -74,14 +74,15 @@ def _heat_maps(task: str, results: Sequence[Result], folder: Path) -> list[Path]
     from matplotlib import pyplot
 
     made = []
-    for compression in sorted({round(result.compression) for result in results}):
-        cells: dict[tuple[str, float], list[float]] = defaultdict(list)
-        for result in results:
-            if round(result.compression) == compression and result.depth is not None:
-                cells[result.method, result.depth].append(result.score)
-        methods, depths = sorted({m for m, _ in cells}), sorted({d for _, d in cells})
+    settings: dict[int, dict[tuple[str, float], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (_, _, method, compression), found in cells(results).items():
+        for result in found:
+            if result.depth is not None:
+                settings[round(compression)][method, result.depth].append(result.score)
+    for compression, scores in sorted(settings.items()):
+        methods, depths = sorted({m for m, _ in scores}), sorted({d for _, d in scores})
         table = [
-            [fmean(cells.get((method, depth)) or [float("nan")]) for depth in depths] for method in methods
+            [fmean(scores.get((method, depth)) or [float("nan")]) for depth in depths] for method in methods
         ]
         figure, axis = pyplot.subplots(figsize=(7, 1 + 0.3 * len(methods)), layout="constrained")
         image = axis.imshow(table, vmin=0, vmax=1, cmap="RdYlGn", aspect="auto")

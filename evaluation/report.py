@@ -61,15 +61,9 @@ def summarized(results: Iterable[Result]) -> list[Line]:
 
     Not of streams, whose parts are no cases of one kind: `evaluation.streams` has them.
     """
-    cells: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
-    truth: dict[tuple[str, str], float] = {}
-    for result in results:
-        compression = float(round(result.compression)) if result.task != "kl" else result.compression
-        for group in _groups(result):
-            cells[result.task, group, result.method, compression].append(result)
-        if result.method in WHOLE:
-            truth[result.task, result.case] = result.score
-    lines = [_line(*key, found, truth) for key, found in cells.items()]
+    results = list(results)
+    truth = {(result.task, result.case): result.score for result in results if result.method in WHOLE}
+    lines = [_line(*key, found, truth) for key, found in cells(results).items()]
     sign = {True: 1.0, False: -1.0}
     return sorted(
         lines,
@@ -80,6 +74,24 @@ def summarized(results: Iterable[Result]) -> list[Line]:
             sign[line.task in LOWER_IS_BETTER] * line.score,
         ),
     )
+
+
+def cells(results: Iterable[Result]) -> dict[tuple[str, str, str, float], list[Result]]:
+    """Results of one setting, by task, group, method and mean compression."""
+    methods: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        for group in _groups(result):
+            methods[result.task, group, result.method].append(result)
+    made: dict[tuple[str, str, str, float], list[Result]] = {}
+    for key, found in methods.items():
+        # A run was asked for compressions or for entries: what it was asked for has fewer values.
+        by_entries = len({r.entries for r in found}) < len({r.compression for r in found})
+        settings: dict[float, list[Result]] = defaultdict(list)
+        for result in found:
+            settings[result.entries if by_entries else result.compression].append(result)
+        for same in settings.values():
+            made[*key, fmean(result.compression for result in same)] = same
+    return made
 
 
 def _groups(result: Result) -> tuple[str, ...]:
@@ -166,7 +178,7 @@ def as_table(lines: Iterable[Line]) -> str:
         )
         ranked = "–" if line.first is None else f"{line.first:.2f}, {line.in_three:.2f}"
         text.append(
-            f"| {line.compression:g}× | {line.method} | {line.cases} | {line.score:.3f} |"
+            f"| {line.compression:.3g}× | {line.method} | {line.cases} | {line.score:.3f} |"
             f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} | {ranked} |"
             f" {line.prefill_seconds:.1f} | {line.probe_share:.0%} | {line.fold_share:.0%} |"
         )

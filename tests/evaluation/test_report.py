@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,13 @@ def test_the_estimate_is_set_against_what_was_measured() -> None:
     one = agreements(rows[:1])
     text = json.dumps(as_json([], {"model": "m"}, one), allow_nan=False)
     assert json.loads(text)["estimates"][0]["rho"] is None
+
+
+def test_a_budget_in_entries_is_one_setting_whatever_the_lengths() -> None:
+    rows = [result(f"c{n}", "snapkv", tokens / 50, 1.0) for n, tokens in enumerate((290, 300, 560, 550))]
+    (line,) = summarized(rows)
+    assert (line.cases, line.compression) == (4, pytest.approx(8.5))
+    assert "| 8.5× | snapkv | 4 |" in as_table([line])
+    asked = [replace(row, compression=4.0, entries=70 + n) for n, row in enumerate(rows)]
+    doubled = [replace(row, compression=8.0, entries=35 + n) for n, row in enumerate(rows)]
+    assert [(line.compression, line.cases) for line in summarized(asked + doubled)] == [(4.0, 4), (8.0, 4)]
