@@ -177,6 +177,8 @@ def test_the_command_measures_and_reports(tmp_path: Path, capsys: pytest.Capture
     assert (out / "report.md").read_text().startswith("compression:")
     assert main([*options, "--data", str(tmp_path / "nowhere")]) == 2
     assert "holds results of" in capsys.readouterr().err
+    assert main([*options, "--methods", "uncompressed", "kvzip"]) == 2
+    assert "There is no method 'kvzip'; near it: 'kvzip (question unknown)'" in capsys.readouterr().err
     elsewhere = ["--model", str(model), "--out", str(tmp_path / "new"), "--data", str(tmp_path / "nowhere")]
     assert main(elsewhere) == 2
     assert "There is no" in capsys.readouterr().err
