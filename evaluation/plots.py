@@ -33,10 +33,14 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
 
     lines = [line for line in lines if line.task == task]
     groups = sorted({line.group for line in lines})
+    columns = min(len(groups), 2)
+    rows = -(-len(groups) // columns)
     figure, axes = pyplot.subplots(
-        1, len(groups), figsize=(6 * len(groups), 5), squeeze=False, layout="constrained"
+        rows, columns, figsize=(6 * columns, 5 * rows), squeeze=False, layout="constrained"
     )
-    for axis, group in zip(axes[0], groups, strict=True):
+    for axis in axes.flat[len(groups) :]:
+        axis.remove()
+    for axis, group in zip(axes.flat, groups, strict=False):
         curves: dict[str, list[Line]] = defaultdict(list)
         for line in lines:
             if line.group == group:
@@ -48,6 +52,8 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
         )
         ticks = sorted({round(point.compression, 1) for points in curves.values() for point in points})
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        if task in LOWER_IS_BETTER:  # kinds of text differ by an order of magnitude
+            axis.set_yscale("log")
         axis.minorticks_off()
         axis.legend(fontsize="x-small")
     path = folder / f"{task}.png"
