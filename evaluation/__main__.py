@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from evaluation import agreement, streams
 from evaluation.bench import Bench
 from evaluation.errors import EvaluationError
 from evaluation.journal import Journal
@@ -61,12 +62,14 @@ def _measure(options: argparse.Namespace) -> None:
         )
     finally:
         lines = summarized(journal)
+        estimates, found = agreement.agreements(journal), streams.streams(journal)
         options.out.joinpath("report.json").write_text(
-            json.dumps(as_json(lines, about), indent=1), encoding="utf-8"
+            json.dumps(as_json(lines, about, estimates, found), indent=1), encoding="utf-8"
         )
-        table = as_table(lines)
+        parts = as_table(lines), streams.as_table(found), agreement.as_table(estimates)
+        table = "\n".join(filter(None, parts))
         options.out.joinpath("report.md").write_text(f"{EXPLANATION}\n{table}", encoding="utf-8")
-        if lines and find_spec("matplotlib"):
+        if table and find_spec("matplotlib"):
             draw(lines, journal, options.out)
         print(table)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from kernel_worker.cache import Positions
 from kernel_worker.engine import Engine
+from kernel_worker.estimate import ReadSegment, accumulated, fold_errors
 from kernel_worker.sampling import Sampling
 from kernels.selection.observation import Observation, Probe
 from kernels.selection.policy import CompressedKV, SelectionPolicy
-from kernels.weighted_kv import WeightedKV
 from orchestrator.jobs import JobOptions
 
 PENALTY = JobOptions().repetition_penalty
@@ -23,13 +24,22 @@ ROOM = 320  # positions left for an instruction and its answer
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document that was read: its state, and seconds of prefill, of probes and of folds."""
+    """A document that was read: its state, and seconds of prefill, of probes and of folds.
+
+    errors  what the product stores with the state as its figure for each layer; None where it cannot be told
+    """
 
     state: CompressedKV
     positions: Positions
     prefill_seconds: float = 0.0
     probe_seconds: float = 0.0
     fold_seconds: float = 0.0
+    errors: tuple[float, ...] | None = None
+
+    @property
+    def estimate(self) -> float | None:
+        """The mean over layers, which results show as `error_estimate`."""
+        return None if self.errors is None else fmean(self.errors)
 
 
 @dataclass
@@ -39,7 +49,7 @@ class Bench:
     engine: Engine
     segment_tokens: int
     _key: tuple[int, ...] = ()
-    _segment: WeightedKV | None = None
+    _segment: ReadSegment | None = None
     _segment_seconds: float = 0.0
     _observed: dict[Probe, tuple[Observation | None, float]] = field(default_factory=dict)
     remembered: dict[Hashable, Any] = field(default_factory=dict)
@@ -75,16 +85,21 @@ class Bench:
     ) -> Reading:
         """Folds the document segment by segment, as the product does."""
         positions = positions or ("original" if self.fits(len(ids)) else "dense")
-        state, spent = self.engine.empty_state(), [0.0, 0.0, 0.0]
+        state, spent = self.engine.empty_state(), (0.0, 0.0, 0.0)
+        loaded = self.engine.loaded
+        errors: tuple[float, ...] | None = (0.0,) * loaded.layers
         for start in range(0, len(ids), self.segment_tokens):
             part = tuple(ids[start : start + self.segment_tokens])
             segment, prefilled, observed, probed = self._read_segment(policy, state, part, positions)
             begun = time.perf_counter()
             with torch.inference_mode():
-                state = policy.fold(state, segment, observed)
-            for place, seconds in enumerate((prefilled, probed, time.perf_counter() - begun)):
-                spent[place] += seconds
-        return Reading(state, positions, *spent)
+                after = policy.fold(state, segment.entries, observed)
+            folded = time.perf_counter() - begun
+            with torch.inference_mode():
+                lost = fold_errors(policy, state, segment, after, loaded.rotary, positions)
+            state, errors = after, accumulated(errors, lost)
+            spent = (spent[0] + prefilled, spent[1] + probed, spent[2] + folded)
+        return Reading(state, positions, *spent, errors)
 
     def write(self, policy: SelectionPolicy, reading: Reading, instruction: str, tokens: int) -> str:
         """A greedy answer of at most `tokens` tokens."""
@@ -103,8 +118,8 @@ class Bench:
 
     def _read_segment(
         self, policy: SelectionPolicy, state: CompressedKV, ids: tuple[int, ...], positions: Positions
-    ) -> tuple[WeightedKV, float, Observation | None, float]:
-        """The segment's entries and the policy's observation, each with its seconds."""
+    ) -> tuple[ReadSegment, float, Observation | None, float]:
+        """The segment as read and the policy's observation, each with its seconds."""
         if state.seen:
             segment, prefilled = self._prefill(policy, state, ids, positions)
             return segment, prefilled, *self._observe(policy, state, segment, ids, positions)
@@ -119,19 +134,19 @@ class Bench:
 
     def _prefill(
         self, policy: SelectionPolicy, state: CompressedKV, ids: tuple[int, ...], positions: Positions
-    ) -> tuple[WeightedKV, float]:
+    ) -> tuple[ReadSegment, float]:
         begun = time.perf_counter()
-        segment = self.engine.prefill(policy, state, ids, positions=positions)
+        segment = self.engine.read(policy, state, ids, positions=positions)
         return segment, time.perf_counter() - begun
 
     def _observe(
         self,
         policy: SelectionPolicy,
         state: CompressedKV,
-        segment: WeightedKV,
+        segment: ReadSegment,
         ids: tuple[int, ...],
         positions: Positions,
     ) -> tuple[Observation | None, float]:
         begun = time.perf_counter()
-        observed = self.engine.observe(policy, state, segment, ids, positions=positions)
+        observed = self.engine.observe(policy, state, segment.entries, ids, positions=positions)
         return observed, time.perf_counter() - begun

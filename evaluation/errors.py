@@ -2,7 +2,8 @@
 
 EvaluationError
 ├── DataMissing     a file of the data folder is not there
-└── JournalForeign  the output folder holds results of other work
+├── JournalForeign  the output folder holds results of other work
+└── MethodUnknown   no method has the name that was asked for
 """
 
 from __future__ import annotations
@@ -18,3 +19,7 @@ class DataMissing(EvaluationError):
 
 class JournalForeign(EvaluationError):
     """Results in the output folder belong to another model or profile."""
+
+
+class MethodUnknown(EvaluationError):
+    """A method was asked for that there is not."""

@@ -18,6 +18,7 @@ class Result:
     score        1 or 0 for right or wrong, ROUGE-L for summaries, nats for language modelling
     text         the answer, for reading; "" where none is written
     rank         place of the segment that answers among those ranked for the question; 0 where none are
+    estimate     the relative attention error that the product tells of the state; None where none was made
     """
 
     task: str
@@ -34,6 +35,7 @@ class Result:
     probe_seconds: float = 0.0
     fold_seconds: float = 0.0
     rank: int = 0
+    estimate: float | None = None
 
     @property
     def key(self) -> tuple[str, str, str, float]:

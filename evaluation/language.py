@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evaluation.bench import Bench
+from evaluation.bench import Bench, Reading
 from kernel_worker.cache import Positions
 from kernels.selection.policy import CompressedKV, SelectionPolicy
 
@@ -23,12 +23,12 @@ class Fidelity:
 
 def fidelity(
     bench: Bench, policy: SelectionPolicy, ids: Sequence[int], ending: int, truth: Tensor
-) -> tuple[Fidelity, CompressedKV]:
+) -> tuple[Fidelity, Reading]:
     """Reads all ids but the last `ending`, then compares distributions of those with `truth` [ending, V]."""
     reading = bench.read(policy, ids[:-ending], positions="original")
     ours = log_probabilities(bench, policy, reading.state, ids[-ending:], "original")
     divergence = (truth.exp() * (truth - ours)).sum(-1)[:-1].mean()
-    return Fidelity(float(divergence), float(-_of_next(ours, ids[-ending:]).mean())), reading.state
+    return Fidelity(float(divergence), float(-_of_next(ours, ids[-ending:]).mean())), reading
 
 
 def log_probabilities(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from evaluation.journal import Result
-from evaluation.report import LOWER_IS_BETTER, Line
+from evaluation.report import LOWER_IS_BETTER, Line, cells
+from evaluation.streams import draw_streams, streams
 
 
 def draw(lines: Sequence[Line], results: Iterable[Result], folder: Path) -> list[Path]:
-    """Writes one picture for each task and heat maps of the needles; returns their paths."""
+    """Writes one picture for each task, and heat maps of the needles; returns their paths."""
     import matplotlib
 
     matplotlib.use("Agg")
-    made = [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
+    results = list(results)
+    found = streams(results)
+    made = [draw_streams(found, folder / "stream.png")] if found else []
+    made += [_curves(task, lines, folder) for task in sorted({line.task for line in lines})]
     known = [result for result in results if result.depth is not None]
     for task in sorted({result.task for result in known}):
         made += _heat_maps(task, [result for result in known if result.task == task], folder)
@@ -29,13 +32,15 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
     from matplotlib import pyplot
 
     lines = [line for line in lines if line.task == task]
-    if task == "kl":  # its groups are budgets, that is, points of one curve
-        lines = [replace(line, group="books") for line in lines]
     groups = sorted({line.group for line in lines})
+    columns = min(len(groups), 2)
+    rows = -(-len(groups) // columns)
     figure, axes = pyplot.subplots(
-        1, len(groups), figsize=(6 * len(groups), 5), squeeze=False, layout="constrained"
+        rows, columns, figsize=(6 * columns, 5 * rows), squeeze=False, layout="constrained"
     )
-    for axis, group in zip(axes[0], groups, strict=True):
+    for axis in axes.flat[len(groups) :]:
+        axis.remove()
+    for axis, group in zip(axes.flat, groups, strict=False):
         curves: dict[str, list[Line]] = defaultdict(list)
         for line in lines:
             if line.group == group:
@@ -47,6 +52,8 @@ def _curves(task: str, lines: Sequence[Line], folder: Path) -> Path:
         )
         ticks = sorted({round(point.compression, 1) for points in curves.values() for point in points})
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        if task in LOWER_IS_BETTER:  # kinds of text differ by an order of magnitude
+            axis.set_yscale("log")
         axis.minorticks_off()
         axis.legend(fontsize="x-small")
     path = folder / f"{task}.png"
@@ -73,14 +80,15 @@ def _heat_maps(task: str, results: Sequence[Result], folder: Path) -> list[Path]
     from matplotlib import pyplot
 
     made = []
-    for compression in sorted({round(result.compression) for result in results}):
-        cells: dict[tuple[str, float], list[float]] = defaultdict(list)
-        for result in results:
-            if round(result.compression) == compression and result.depth is not None:
-                cells[result.method, result.depth].append(result.score)
-        methods, depths = sorted({m for m, _ in cells}), sorted({d for _, d in cells})
+    settings: dict[int, dict[tuple[str, float], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (_, _, method, compression), found in cells(results).items():
+        for result in found:
+            if result.depth is not None:
+                settings[round(compression)][method, result.depth].append(result.score)
+    for compression, scores in sorted(settings.items()):
+        methods, depths = sorted({m for m, _ in scores}), sorted({d for _, d in scores})
         table = [
-            [fmean(cells.get((method, depth)) or [float("nan")]) for depth in depths] for method in methods
+            [fmean(scores.get((method, depth)) or [float("nan")]) for depth in depths] for method in methods
         ]
         figure, axis = pyplot.subplots(figsize=(7, 1 + 0.3 * len(methods)), layout="constrained")
         image = axis.imshow(table, vmin=0, vmax=1, cmap="RdYlGn", aspect="auto")

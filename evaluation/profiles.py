@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from evaluation.cases import Case, read_set
+from evaluation.errors import MethodUnknown
 from evaluation.methods import ByPolicy, MapReduce, Method, OwnSegment, Truncated, Uncompressed
 from evaluation.needle_sentences import NEEDLES
 from evaluation.needles import needle_cases, own_haystack, read_needles
@@ -56,7 +58,10 @@ PROFILES = {profile.name: profile for profile in (SHORT, FULL)}
 
 
 def methods(names: Sequence[str] | None = None) -> list[Method]:
-    """Baselines first, then all policies, those that can be told the instruction in both ways."""
+    """Baselines first, then all policies, those that can be told the instruction in both ways.
+
+    Raises MethodUnknown for a name that none of them has.
+    """
     known: list[Method] = [Uncompressed(), OwnSegment(), Truncated(), MapReduce()]
     known += [ByPolicy(policy=name, aware=True) for name in AWARE]
     known.append(ByPolicy(policy="snapkv", parameters={"width": "15"}, label="snapkv (width 15)"))
@@ -68,7 +73,15 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
         known += [
             Reread(ranking, pieces, 1024, last) for ranking in ("likelihood", "both") for pieces in (1, 2, 3)
         ]
-    return [method for method in known if names is None or method.name in names]
+    if names is None:
+        return known
+    there = [method.name for method in known]
+    for unknown in sorted(set(names) - set(there)):
+        near = [name for name in there if unknown in name] or get_close_matches(unknown, there)
+        raise MethodUnknown(
+            f"There is no method {unknown!r}; near it: {', '.join(map(repr, near)) or 'none'}."
+        )
+    return [method for method in known if method.name in names]
 
 
 def tasks(profile: Profile, data: Path | None, half: Half) -> list[Task]:

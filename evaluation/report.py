@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from evaluation.agreement import Agreement
 from evaluation.journal import Result
 from evaluation.methods import OWN_SEGMENT
 from evaluation.profiles import REWORDED
 from evaluation.statistics import bootstrap, wilson
+from evaluation.streams import Stream
 
 WHOLE = frozenset({"uncompressed", OWN_SEGMENT})
 """What the model can answer at all: from the whole document, or from the segment alone that answers."""
 BINARY = frozenset({"needle", "far-needle", REWORDED, "nq_multidoc_qa", "pd_qa", "kv_retrieval"})
-LOWER_IS_BETTER = frozenset({"kl", "stream"})
+LOWER_IS_BETTER = frozenset({"kl"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,13 @@ class Line:
 
 
 def summarized(results: Iterable[Result]) -> list[Line]:
-    """A line for each task, group, method and compression, best score first within a compression."""
-    cells: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
-    truth: dict[tuple[str, str], float] = {}
-    for result in results:
-        compression = float(round(result.compression)) if result.task != "kl" else result.compression
-        cells[result.task, result.group, result.method, compression].append(result)
-        if result.method in WHOLE:
-            truth[result.task, result.case] = result.score
-    lines = [_line(*key, found, truth) for key, found in cells.items()]
+    """A line for each task, group, method and compression, best score first within a compression.
+
+    Not of streams, whose parts are no cases of one kind: `evaluation.streams` has them.
+    """
+    results = list(results)
+    truth = {(result.task, result.case): result.score for result in results if result.method in WHOLE}
+    lines = [_line(*key, found, truth) for key, found in cells(results).items()]
     sign = {True: 1.0, False: -1.0}
     return sorted(
         lines,
@@ -73,6 +74,33 @@ def summarized(results: Iterable[Result]) -> list[Line]:
             sign[line.task in LOWER_IS_BETTER] * line.score,
         ),
     )
+
+
+def cells(results: Iterable[Result]) -> dict[tuple[str, str, str, float], list[Result]]:
+    """Results of one setting, by task, group, method and mean compression."""
+    methods: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        for group in _groups(result):
+            methods[result.task, group, result.method].append(result)
+    made: dict[tuple[str, str, str, float], list[Result]] = {}
+    for key, found in methods.items():
+        # A run was asked for compressions or for entries: what it was asked for has fewer values.
+        by_entries = len({r.entries for r in found}) < len({r.compression for r in found})
+        settings: dict[float, list[Result]] = defaultdict(list)
+        for result in found:
+            settings[result.entries if by_entries else result.compression].append(result)
+        for same in settings.values():
+            made[*key, fmean(result.compression for result in same)] = same
+    return made
+
+
+def _groups(result: Result) -> tuple[str, ...]:
+    """Windows of books are shown together and by book: kinds of text are unlike each other."""
+    if result.task == "stream":
+        return ()
+    if result.task == "kl":
+        return "all books", result.case.rpartition("-")[0]
+    return (result.group,)
 
 
 def _line(
@@ -115,13 +143,20 @@ def _line(
     )
 
 
-def as_json(lines: Iterable[Line], about: dict[str, str | int]) -> dict[str, object]:
+def as_json(
+    lines: Iterable[Line],
+    about: dict[str, str | int],
+    estimates: Iterable[Agreement] = (),
+    found: Iterable[Stream] = (),
+) -> dict[str, object]:
     """Everything, for programs."""
-    return {"about": about, "lines": [asdict(line) for line in lines]}
+    rows = [asdict(row) | {"rho": None if math.isnan(row.rho) else row.rho} for row in estimates]
+    streams = [asdict(stream) for stream in found]
+    return {"about": about, "lines": [asdict(line) for line in lines], "estimates": rows, "streams": streams}
 
 
 def as_table(lines: Iterable[Line]) -> str:
-    """Markdown: a section for each task and group, a row for each method and compression."""
+    """Markdown: a section for each task and group, a row for each method and compression; "" for no line."""
     text: list[str] = []
     section = None
     for line in lines:
@@ -143,11 +178,11 @@ def as_table(lines: Iterable[Line]) -> str:
         )
         ranked = "–" if line.first is None else f"{line.first:.2f}, {line.in_three:.2f}"
         text.append(
-            f"| {line.compression:g}× | {line.method} | {line.cases} | {line.score:.3f} |"
+            f"| {line.compression:.3g}× | {line.method} | {line.cases} | {line.score:.3f} |"
             f" {line.low:.3f}–{line.high:.3f} | {kept} | {line.lost} | {line.gained} | {ranked} |"
             f" {line.prefill_seconds:.1f} | {line.probe_share:.0%} | {line.fold_share:.0%} |"
         )
-    return "\n".join(text).strip() + "\n"
+    return "\n".join(text).strip() + "\n" if text else ""
 
 
 EXPLANATION = """\
@@ -159,4 +194,6 @@ lost, gained: answers that turned from right to wrong, and from wrong to right, 
 first, in three: share of the cases whose segment that answers was ranked first, or among the first three.
 read s: seconds of reading.
 probe, fold: time of observing and of selecting, against the time of reading.
+estimate: the relative attention error that results carry (`error_estimate`); Spearman's rho tells how far it
+puts the cases in the order of their scores.
 """

@@ -108,7 +108,7 @@ def run_fidelity(
         whole = bench.read(exact, ids[:-ENDING], positions="original").state
         truth = log_probabilities(bench, exact, whole, ids[-ENDING:], "original")
         for method, budget in left:
-            found, _ = fidelity(bench, method.make(budget, ""), ids, ENDING, truth)
+            found, reading = fidelity(bench, method.make(budget, ""), ids, ENDING, truth)
             journal.add(
                 Result(
                     "kl",
@@ -119,6 +119,10 @@ def run_fidelity(
                     budget,
                     found.divergence,
                     tokens=body,
+                    prefill_seconds=reading.prefill_seconds,
+                    probe_seconds=reading.probe_seconds,
+                    fold_seconds=reading.fold_seconds,
+                    estimate=reading.estimate,
                 )
             )
         log.info("kl: %s", name)

@@ -42,6 +42,17 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return product / size if size else math.nan
 
 
+def rank_interval(rho: float, count: int) -> tuple[float, float]:
+    """95% interval of Spearman's rho (Bonett and Wright, Psychometrika 65, 2000).
+
+    (-1, 1) for fewer than four cases, and where their orders are the same or opposite: it tells nothing then.
+    """
+    if count < 4 or not -1 < round(rho, 9) < 1:
+        return -1.0, 1.0
+    middle, half = math.atanh(rho), _Z * math.sqrt((1 + rho * rho / 2) / (count - 3))
+    return math.tanh(middle - half), math.tanh(middle + half)
+
+
 def _ranks(values: Sequence[float]) -> list[float]:
     ordered = sorted(values)
     first = {value: ordered.index(value) for value in set(values)}

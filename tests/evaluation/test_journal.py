@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,15 @@ def test_results_are_there_after_a_restart(tmp_path: Path) -> None:
     assert list(again) == [result("a")]
     assert result("a").key in again
     assert result("b").key not in again
+
+
+def test_results_of_before_there_was_an_estimate_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    old = {key: value for key, value in asdict(result("a")).items() if key != "estimate"}
+    path.write_text(json.dumps(ABOUT, sort_keys=True) + "\n" + json.dumps(old) + "\n", encoding="utf-8")
+    journal = Journal(path, ABOUT)
+    journal.add(replace(result("b"), estimate=0.25))
+    assert [found.estimate for found in Journal(path, ABOUT)] == [None, 0.25]
 
 
 def test_a_line_cut_by_a_kill_is_dropped_and_measured_again(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from evaluation.product_rereading import ProductReread
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.ranks import rank
 from evaluation.rereading import RANKINGS, Reread, best, both, by_words
-from evaluation.run import run_task
+from evaluation.run import run_fidelity, run_task
 from evaluation.tasks import question_task
 from kernel_worker.engine import Engine
 from kernels.selection import POLICIES, make_policy
@@ -130,10 +130,29 @@ def test_nothing_diverges_where_nothing_is_compressed(bench: Bench) -> None:
     exact = exact_policy(bench)
     state = bench.read(exact, ids[:-40], positions="original").state
     truth = log_probabilities(bench, exact, state, ids[-40:], "original")
-    same, _ = fidelity(bench, make_policy("streaming", entries=900, seed=0), ids, 40, truth)
+    same, untouched = fidelity(bench, make_policy("streaming", entries=900, seed=0), ids, 40, truth)
     assert abs(same.divergence) < 1e-5
-    less, _ = fidelity(bench, make_policy("streaming", entries=60, seed=0), ids, 40, truth)
+    less, reading = fidelity(bench, make_policy("streaming", entries=60, seed=0), ids, 40, truth)
     assert less.divergence > 0.001
+    assert (untouched.estimate, (reading.estimate or 0) > 0.001) == (0.0, True)
+
+
+def test_divergences_are_written_down_with_the_estimate_of_the_product(bench: Bench, tmp_path: Path) -> None:
+    windows = [("w", bench.document_ids(TEXT[:1500] * 2)[:900])]
+    journal = Journal(tmp_path / "r.jsonl", {})
+    run_fidelity(bench, journal, windows, methods(["streaming", "snapkv (question unknown)"]), [60, 120])
+    assert [(found.method, found.entries) for found in journal] == [
+        ("streaming", 60),
+        ("streaming", 120),
+        ("snapkv (question unknown)", 60),
+        ("snapkv (question unknown)", 120),
+    ]
+    for found in journal:
+        policy = next(m for m in methods() if m.name == found.method)
+        assert isinstance(policy, ByPolicy)
+        again = bench.read(policy.make(found.entries, ""), windows[0][1][:-512], positions="original")
+        assert found.estimate == again.estimate
+        assert found.estimate
 
 
 def test_stream_likelihood_is_the_model_s_own_at_first(bench: Bench) -> None:
@@ -158,6 +177,8 @@ def test_the_command_measures_and_reports(tmp_path: Path, capsys: pytest.Capture
     assert (out / "report.md").read_text().startswith("compression:")
     assert main([*options, "--data", str(tmp_path / "nowhere")]) == 2
     assert "holds results of" in capsys.readouterr().err
+    assert main([*options, "--methods", "uncompressed", "kvzip"]) == 2
+    assert "There is no method 'kvzip'; near it: 'kvzip (question unknown)'" in capsys.readouterr().err
     elsewhere = ["--model", str(model), "--out", str(tmp_path / "new"), "--data", str(tmp_path / "nowhere")]
     assert main(elsewhere) == 2
     assert "There is no" in capsys.readouterr().err

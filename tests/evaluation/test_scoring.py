@@ -7,7 +7,7 @@ import math
 import pytest
 
 from evaluation.scoring import contains_any, normalized, rouge_l
-from evaluation.statistics import bootstrap, rank_correlation, wilson
+from evaluation.statistics import bootstrap, rank_correlation, rank_interval, wilson
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,12 @@ def test_rank_correlation_minds_the_order_alone() -> None:
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
     assert rank_correlation([1, 1, 2], [5, 5, 9]) == pytest.approx(1.0)
     assert math.isnan(rank_correlation([1.0], [2.0]))
+
+
+def test_rank_interval() -> None:
+    low, high = rank_interval(0.5, 28)
+    # atanh(0.5) = 0.54931, 1.95996 * sqrt(1.125 / 25) = 0.41577
+    assert (low, high) == (pytest.approx(0.1328, abs=1e-4), pytest.approx(0.7466, abs=1e-4))
+    assert rank_interval(0.5, 3) == (-1.0, 1.0)
+    assert rank_interval(math.nan, 12) == (-1.0, 1.0)
+    assert rank_interval(1.0, 12) == rank_interval(-1.0, 12) == (-1.0, 1.0)

@@ -8,6 +8,7 @@ import torch
 from cache_store.layout import StateMeta, state_meta
 from cache_store.naming import plan_name, policy_seed
 from cache_store.states import load_state, save_state
+from evaluation.bench import Bench
 from kernel_worker.engine import Engine
 from kernel_worker.estimate import accumulated, fold_errors
 from kernel_worker.model import LoadedModel
@@ -43,6 +44,16 @@ def test_the_figure_is_that_of_a_direct_call(caller: Client, loaded: LoadedModel
     assert meta.error_by_layer == directly(loaded, caller, stored_ids(caller, meta.seen))
     assert meta.error_estimate == pytest.approx(sum(meta.error_by_layer or ()) / 3, abs=1e-6)
     assert 0.01 < (meta.error_estimate or 0) < 2
+
+
+def test_the_evaluation_tells_the_same_figure(caller: Client, loaded: LoadedModel) -> None:
+    meta = meta_of(caller, caller.read(caller.document(text_of(40))))
+    plan = plan_of(caller.plan)
+    seed = policy_seed(plan_name(plan))
+    policy = make_policy(plan.policy, entries=plan.cache_entries, seed=seed, parameters=plan.parameters)
+    bench = Bench(Engine(loaded), plan.segment_tokens)
+    reading = bench.read(policy, stored_ids(caller, meta.seen), positions="dense")
+    assert (reading.errors, reading.estimate) == (meta.error_by_layer, pytest.approx(meta.error_estimate))
 
 
 def test_a_document_that_fits_costs_nothing(caller: Client) -> None:
