@@ -34,6 +34,7 @@ SLOW = {
     "error": ["halving", "error"],
     "long_document": ["long_document"],
     "first_token": ["first_token"],
+    "question": ["question"],
     "scale_out": ["scale_out"],
 }  # minutes each
 

@@ -15,10 +15,11 @@ import time
 import torch
 from transformers import DynamicCache
 
+from benchmarks.plain import load_plain
 from benchmarks.text import sample_ids
 from kernel_worker import attention
 from kernel_worker.engine import Engine
-from kernel_worker.model import load_model
+from kernel_worker.model import LoadedModel, load_model
 from kernel_worker.sampling import Sampling
 from kernels.selection import make_policy
 
@@ -32,10 +33,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     engine = Engine(load_model(options.model, device=options.device))
+    plain = load_plain(options.model, options.device)
     ids = sample_ids(engine.loaded, options.entries)
     pairs = []
     for _ in range(options.rounds):
-        base, expected = transformers_loop(engine, ids, options.tokens)
+        base, expected = transformers_loop(plain, ids, options.tokens)
         own, found = engine_loop(engine, ids, options.tokens)
         if found != expected:
             raise SystemExit("the tokens are not those of transformers: nothing to compare")
@@ -62,9 +64,9 @@ def engine_loop(engine: Engine, ids: list[int], count: int) -> tuple[float, list
     return _median_step(times[2:-1]), tokens
 
 
-def transformers_loop(engine: Engine, ids: list[int], count: int) -> tuple[float, list[int]]:
+def transformers_loop(plain: LoadedModel, ids: list[int], count: int) -> tuple[float, list[int]]:
     """The same through transformers' own attention (sdpa) and cache, without the overhead of `generate`."""
-    model = engine.loaded.model
+    model = plain.model
     cache, feed, tokens, times = DynamicCache(), torch.tensor([ids], device=model.device), list[int](), []
     model.set_attn_implementation("sdpa")
     try:
@@ -73,7 +75,7 @@ def transformers_loop(engine: Engine, ids: list[int], count: int) -> tuple[float
                 logits = model(input_ids=feed, cache=cache, use_cache=True, logits_to_keep=1).logits
                 token = int(logits[0, -1].argmax())
                 times.append(time.perf_counter())
-                if token in engine.loaded.prompt.stop_ids:
+                if token in plain.prompt.stop_ids:
                     break
                 tokens.append(token)
                 feed = torch.tensor([[token]], device=model.device)

@@ -15,10 +15,11 @@ from collections.abc import Callable
 import torch
 from transformers import DynamicCache
 
+from benchmarks.plain import load_plain
 from benchmarks.text import sample_ids
 from kernel_worker import attention
 from kernel_worker.engine import Engine
-from kernel_worker.model import load_model
+from kernel_worker.model import LoadedModel, load_model
 from kernels.selection import CompressedKV, make_policy
 
 
@@ -32,13 +33,14 @@ def main() -> None:
     options = parser.parse_args()
     engine = Engine(load_model(options.model, device=options.device))
     ids = sample_ids(engine.loaded, options.entries + options.segment)
-    compare(engine, ids[: options.entries], ids[options.entries :], options.rounds)
+    plain = load_plain(options.model, options.device)
+    compare(engine, plain, ids[: options.entries], ids[options.entries :], options.rounds)
 
 
-def compare(engine: Engine, before: list[int], segment: list[int], rounds: int) -> None:
+def compare(engine: Engine, plain: LoadedModel, before: list[int], segment: list[int], rounds: int) -> None:
     """Prints seconds and ratios for the segment alone, and for the segment behind the tokens before it."""
     ours = Ours(engine, before)
-    theirs = Theirs(engine, before)
+    theirs = Theirs(plain, before)
     gate(ours, theirs, segment)
     for name, with_state in (("no state", False), (f"{len(before)} entries", True)):
         # In turn, so that a noisy machine is noisy for both.
@@ -75,8 +77,8 @@ class Ours:
 class Theirs:
     """The same through transformers' own attention (sdpa) and cache."""
 
-    def __init__(self, engine: Engine, before: list[int]) -> None:
-        self.model = engine.loaded.model
+    def __init__(self, plain: LoadedModel, before: list[int]) -> None:
+        self.model = plain.model
         self.before = before
         self.full = self._forward(before, DynamicCache())
 
