@@ -18,7 +18,7 @@ class Wire(BaseModel):
 class JobInfo(Wire):
     """A job as its record stands.
 
-    status    submitted, ingest, prefill, compress, decode, done, failed or cancelled
+    status    submitted, ingest, prefill, compress, rank, decode, done, failed or cancelled
     segment   the one that is read now, of `segments` (0 until ingest has told)
     document  name of the stored document, to be submitted again
     created, updated  seconds since the epoch
