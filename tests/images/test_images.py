@@ -128,8 +128,8 @@ def test_a_job_goes_through_the_containers(stack: Stack) -> None:
             last = [line for line in events.iter_lines() if line.startswith("event: ")][-1]
         record: dict[str, Any] = http.get(f"/v1/jobs/{job['id']}").json()
     assert (last, record["status"]) == ("event: done", "done"), record["reason"]
-    print(f"the worker's image wrote: {record['result']['text']!r}")
-    assert record["result"]["text"].strip()
+    print(f"the worker's image wrote: {record['result']['summary']!r}")
+    assert record["result"]["summary"].strip()
 
 
 def test_the_command_line_runs_in_its_image(stack: Stack) -> None:
