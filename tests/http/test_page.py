@@ -115,6 +115,20 @@ def test_passages_that_were_read_again_are_marked(page: Page, http: httpx.Client
     expect(page.locator("#passage")).to_contain_text("The zanzibar lies here.")
 
 
+def test_an_answer_without_a_state_says_so(page: Page, http: httpx.Client) -> None:
+    text = text_of("gone", 40) + " The zanzibar lies here. " + text_of("left", 40)
+    job = finished(http, submit(http, text, segment_tokens=224, cache_entries=96))
+    http.delete(f"/v1/states/{job['result']['state']}").raise_for_status()
+    question = {"question": "Where is the zanzibar?"}
+    asked = finished(http, http.post(f"/v1/jobs/{job['id']}/ask", json=question).json())
+    assert asked["result"]["state"] is None
+    page.goto(f"{http.base_url}/#/jobs/{asked['id']}")
+    figures = page.locator("#job-figures")
+    expect(figures).to_contain_text("no longer stored, and not needed")
+    expect(figures).to_contain_text(f"passages alone, of {asked['result']['tokens_read']:,}")
+    expect(figures).not_to_contain_text("null")
+
+
 def test_text_in_a_document_is_only_text(page: Page, http: httpx.Client) -> None:
     choose_options(page)
     page.get_by_label("What is the summary to be about?").fill(INJECTED)

@@ -128,5 +128,7 @@ function finish(job, signal) {
   byId("job-figures").replaceChildren(...figures(job.result));
   byId("job-figures").hidden = false;
   showQuestions(job, signal);
-  showEvidence(job, signal);
+  if (job.result.state !== null) {
+    showEvidence(job, signal); // of what is gone there is none
+  }
 }
