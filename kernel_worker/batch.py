@@ -2,7 +2,7 @@
 
 Fixed numbers of entries make this cheap: a row of a table is as long as a state may grow, however long the
 document was. What a text says does not depend on the others: a step is filled up, with rows that
-nobody reads, to where the number of rows no longer matters (see packed.py), or to the most that there may be.
+nobody reads, to where the number of rows no longer matters (see rows.py), or to the most that there may be.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Batch:
     """At most `rows` decodings of one model. Not thread-safe; any thread may call, one at a time."""
 
     def __init__(self, loaded: LoadedModel, rows: int = 1) -> None:
+        if rows > loaded.most_rows:
+            raise ValueError(f"rows is {rows}; the model was loaded for at most {loaded.most_rows}")
         self._loaded, self._rows = loaded, rows
         self._decodings: list[Decoding] = []
         self._tables: dict[tuple[int, int], TokenTable] = {}
@@ -84,7 +86,7 @@ class Batch:
     def _logits(self, cache: BatchCache, ids: Sequence[int]) -> Tensor:
         """[rows, vocabulary], of which the first ones belong to the ids."""
         loaded = self._loaded
-        unread = max(0, (loaded.fewest_rows or self._rows) - len(ids))
+        unread = max(0, (loaded.fewest_rows or loaded.most_rows) - len(ids))
         tokens = torch.tensor([*ids, *[0] * unread], device=loaded.device).unsqueeze(1)
         # Position 0 everywhere: the model's own rotation is the identity then (see rotary.py).
         places, extra = torch.zeros_like(tokens), {attention.NAME: cache}

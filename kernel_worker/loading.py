@@ -15,7 +15,13 @@ def load(settings: WorkerSettings) -> LoadedModel:
     """Raises ModelError, DeviceUnknown."""
     cache_dir = None if settings.cache_dir is None else Path(settings.cache_dir)
     dtype = None if settings.dtype is None else getattr(torch, settings.dtype)
-    return load_model(settings.model, device=device_of(settings.device), dtype=dtype, cache_dir=cache_dir)
+    return load_model(
+        settings.model,
+        device=device_of(settings.device),
+        dtype=dtype,
+        cache_dir=cache_dir,
+        most_rows=settings.decode_rows,
+    )
 
 
 def device_of(name: str) -> torch.device:

@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from kernel_worker import attention, embedded_model
 from kernel_worker.errors import ModelDamaged, ModelUnknown, ModelUnsupported
 from kernel_worker.fingerprint import model_fingerprint, weights_digest
-from kernel_worker.packed import pack
 from kernel_worker.prompt import PromptTemplate, prompt_template
 from kernel_worker.rotary import Rotary
+from kernel_worker.rows import MOST_ROWS, settle_rows
 from kernel_worker.suitability import refuse_config, refuse_foreign_kernels, trial
 from kernel_worker.tokenizer import TextTokenizer
 from kernels.selection.policy import CompressedKV
@@ -34,8 +34,9 @@ class LoadedModel:
     fingerprint      SHA-256, hex, of config, weights, tokenizer and dtype: what one wrote the other may read
     window           trained positions
     bytes_per_token  of an uncompressed KV cache, all layers
-    fewest_rows      with so many sequences or more in a step, each has the same logits, to the bit, whatever
-                     their number; None where that holds for one and the same number only
+    most_rows        sequences in a step
+    fewest_rows      with so many of them or more, each has the same logits, to the bit, whatever their number;
+                     None: with `most_rows` alone
     """
 
     model: Any
@@ -52,11 +53,17 @@ class LoadedModel:
     dtype: torch.dtype
     device: torch.device
     bytes_per_token: int
+    most_rows: int
     fewest_rows: int | None
 
 
 def load_model(
-    name: str, *, device: str | torch.device, dtype: torch.dtype | None = None, cache_dir: Path | None = None
+    name: str,
+    *,
+    device: str | torch.device,
+    dtype: torch.dtype | None = None,
+    cache_dir: Path | None = None,
+    most_rows: int = MOST_ROWS,
 ) -> LoadedModel:
     """Loads a causal language model of transformers with rotary positions.
 
@@ -64,6 +71,7 @@ def load_model(
                once into `cache_dir`), a folder, or a name in the local Hugging Face cache
     dtype      None: float32 on the CPU, the checkpoint's own elsewhere
     cache_dir  None: DOCEXPRESS_CACHE_DIR, or ~/.cache/docexpress
+    most_rows  texts that are to be written together
 
     The network is used only where DOCEXPRESS_ALLOW_DOWNLOAD=1 allows it.
     Raises ModelUnknown, ModelUnsupported, ModelDamaged, ForeignKernels, each with one sentence.
@@ -71,11 +79,12 @@ def load_model(
     refuse_foreign_kernels()
     with _quiet():
         if name in embedded_model.NAMES:
-            return _load(str(embedded_model.converted(cache_dir)), embedded_model.NAME, device, dtype)
-        return _load(name, name, device, dtype)
+            source = str(embedded_model.converted(cache_dir))
+            return _load(source, embedded_model.NAME, device, dtype, most_rows)
+        return _load(name, name, device, dtype, most_rows)
 
 
-def assemble(model: Any, tokenizer: Any, *, name: str) -> LoadedModel:
+def assemble(model: Any, tokenizer: Any, *, name: str, most_rows: int = MOST_ROWS) -> LoadedModel:
     """Prepares a model and a tokenizer of transformers that are in memory already.
 
     Takes the model over: its attention becomes ours. Raises ModelUnsupported.
@@ -108,11 +117,14 @@ def assemble(model: Any, tokenizer: Any, *, name: str) -> LoadedModel:
         dtype=model.dtype,
         device=model.device,
         bytes_per_token=2 * rows[0] * kv_heads * head_dim * model.dtype.itemsize,
-        fewest_rows=pack(model),
+        most_rows=most_rows,
+        fewest_rows=settle_rows(model, most_rows),
     )
 
 
-def _load(source: str, name: str, device: str | torch.device, dtype: torch.dtype | None) -> LoadedModel:
+def _load(
+    source: str, name: str, device: str | torch.device, dtype: torch.dtype | None, most_rows: int
+) -> LoadedModel:
     offline = os.environ.get(ALLOW_DOWNLOAD) != "1"
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=offline)
@@ -135,7 +147,7 @@ def _load(source: str, name: str, device: str | torch.device, dtype: torch.dtype
         raise ModelDamaged(f"The weights of {name!r} cannot be read: {error}.") from error
     except ValueError as error:
         raise ModelUnsupported(f"The model {name!r} is no causal language model: {error}") from error
-    return assemble(model.to(device), tokenizer, name=name)
+    return assemble(model.to(device), tokenizer, name=name, most_rows=most_rows)
 
 
 def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -1,10 +1,4 @@
-"""Linear layers with their weights laid out for few rows at a time, by oneDNN.
-
-A step of decoding multiplies every weight with one row for each sequence. The usual layout is slow at that,
-and gives a row other bits as soon as others are beside it. Packed, eight rows cost less than two did, and a
-row's bits are the same in any company (on some processors in any but none): what a sequence says does not
-depend on who else is speaking.
-"""
+"""Linear layers with their weights laid out for few rows at a time, by oneDNN."""
 
 from __future__ import annotations
 
@@ -15,9 +9,6 @@ import torch
 from torch import Tensor, nn
 
 log = logging.getLogger(__name__)
-
-_TRIED = (1, 2, 3, 4, 5, 8, 12, 16, 24, 32)
-"""How many rows the trial compares."""
 
 
 class PackedLinear(nn.Module):
@@ -35,36 +26,15 @@ class PackedLinear(nn.Module):
         return out
 
 
-def pack(model: Any) -> int | None:
-    """Replaces the linear layers of a model in float32 on a CPU; leaves every other model as it is.
-
-    Returns from how many rows on a row's result is now the same, to the bit, whatever rows are beside it:
-    1 or 2, say. None costs nothing but time: who steps several sequences together must then always step
-    as many rows.
-    """
+def pack(model: Any) -> bool:
+    """Replaces the linear layers of a model in float32 on a CPU; leaves every other model as it is: False."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
-        return None
+        return False
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        log.warning("This torch has no oneDNN: sequences that are decoded together are slower.")
-        return None
+        log.warning("This torch has no oneDNN: texts that are written together are slower.")
+        return False
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
                 setattr(parent, name, PackedLinear(child))
-    layers = {(m.in_features, m.out_features): m for m in model.modules() if isinstance(m, PackedLinear)}
-    fewest = [_fewest_rows(layer) for layer in layers.values()]
-    return None if not fewest or None in fewest else max(each for each in fewest if each)
-
-
-@torch.inference_mode()
-def _fewest_rows(layer: PackedLinear) -> int | None:
-    """The trial of one layer of a shape. What stands in other rows cannot matter: they are other inputs."""
-    random = torch.Generator().manual_seed(0)
-    x = torch.randn(max(_TRIED), 1, layer.in_features, generator=random)
-    whole = layer(x)
-    fewest = None
-    for rows in reversed(_TRIED[:-1]):
-        if not torch.equal(layer(x[:rows]), whole[:rows]):
-            break
-        fewest = rows
-    return fewest
+    return True

@@ -12,14 +12,16 @@ from kernel_worker.batch import Batch
 from kernel_worker.cache import Positions
 from kernel_worker.decoding import DecodeCheckpoint, DecodeStep, Decoding
 from kernel_worker.engine import Engine
-from kernel_worker.model import LoadedModel, load_model
+from kernel_worker.model import LoadedModel, assemble, load_model
+from kernel_worker.packed import pack
+from kernel_worker.rows import settle_rows
 from kernel_worker.sampling import Sampling
 from kernels.selection import CompressedKV, SelectionPolicy, make_policy
 from kernels.selection.observation import Observation
 from kernels.weighted_kv import WeightedKV
 from tests.kernel_worker.real import needs_model
 from tests.kernel_worker.server.harness import endless
-from tests.kernel_worker.tiny import tiny_loaded
+from tests.kernel_worker.tiny import tiny_model, tiny_tokenizer
 
 FOLD_EVERY = 6
 PROMPT = (40, 41, 300, 1, 77)
@@ -108,16 +110,29 @@ def assert_same_state(one: CompressedKV, other: CompressedKV) -> None:
         assert torch.equal(getattr(one.entries, part), getattr(other.entries, part)), part
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "llama, not packed"])
+@pytest.fixture(scope="module", params=["llama", "qwen3", "llama, packed", "llama, all rows"])
 def loaded(request: pytest.FixtureRequest) -> LoadedModel:
-    """Not packed is a model whose rows do depend on how many there are: every step has all rows then."""
+    """As this machine takes them, packed, and as where rows always depend on their number."""
     family, _, how = request.param.partition(", ")
-    with pytest.MonkeyPatch.context() as patch:
-        if how:
-            patch.setattr("kernel_worker.model.pack", lambda _: None)
-        model = endless(tiny_loaded(family))
-    assert (model.fewest_rows is None) == bool(how)
-    return model
+    model = tiny_model(family)
+    if how == "packed":
+        assert pack(model)
+    loaded = endless(assemble(model, tiny_tokenizer(), name="tiny"))
+    return replace(loaded, fewest_rows=None) if how == "all rows" else loaded
+
+
+def test_a_lone_row_is_not_what_decides_how_many_there_must_be() -> None:
+    """The trial's answer for a layer whose rows depend on their number up to four of them."""
+
+    class Moody(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x.repeat(8, 1, 1))[: len(x)] + (len(x) if len(x) < 4 else 0)
+
+    model = torch.nn.Sequential(Moody(3, 5))
+    model.device, model.dtype = torch.device("cpu"), torch.float32  # type: ignore[assignment]
+    assert settle_rows(model, 9) == 4
+    assert settle_rows(model, 4) is None
+    assert settle_rows(model, 1) == 1
 
 
 def test_a_text_is_the_same_in_any_company(loaded: LoadedModel) -> None:
