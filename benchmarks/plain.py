@@ -9,5 +9,5 @@ from kernel_worker.model import LoadedModel, load_model
 
 def load_plain(name: str, device: str) -> LoadedModel:
     """Its linear layers are as transformers made them, whatever texts that are written together ask for."""
-    with patch("kernel_worker.rows.pack", return_value=False):
+    with patch("kernel_worker.rows.packable", return_value=False):
         return load_model(name, device=device)

@@ -35,8 +35,8 @@ class LoadedModel:
     window           trained positions
     bytes_per_token  of an uncompressed KV cache, all layers
     most_rows        sequences in a step
-    fewest_rows      with so many of them or more, each has the same logits, to the bit, whatever their number;
-                     None: with `most_rows` alone
+    fewest_rows      with so many of them or more, each has the same logits, to the bit, whatever their
+                     number; None: with `most_rows` alone
     """
 
     model: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,15 +27,21 @@ class PackedLinear(nn.Module):
         return out
 
 
-def pack(model: Any) -> bool:
-    """Replaces the linear layers of a model in float32 on a CPU; leaves every other model as it is: False."""
+def packable(model: Any) -> bool:
+    """Whether the linear layers of a model can be packed: in float32 on a CPU."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return False
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         log.warning("This torch has no oneDNN: texts that are written together are slower.")
         return False
+    return True
+
+
+def pack(model: Any, layers: Sequence[nn.Linear]) -> list[PackedLinear]:
+    """Replaces layers of a packable model; the new ones, in the same order."""
+    packed = {layer: PackedLinear(layer) for layer in layers}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child))
-    return True
+            if child in packed:
+                setattr(parent, name, packed[child])
+    return list(packed.values())
