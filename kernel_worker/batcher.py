@@ -1,8 +1,9 @@
 """Who steps the texts that a worker writes together, and when: continuous batching.
 
-A step gives every text one token. It is computed on the threads that compute everything else: in its turn
-behind what waits there, and between two layers of what is read meanwhile, as often as leaves both the same
-time. Texts come and go from one step to the next.
+A step reads the prompt of one newcomer, and gives every text one token. It is computed on the threads that
+compute everything else: in its turn behind what waits there, and between two layers of what is read
+meanwhile, as often as leaves both the same time. So a text begins and goes on while a long document is read.
+Texts come and go from one step to the next.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from kernel_worker.decoding import DecodeStep, Decoding
 from kernel_worker.errors import CallerGone, WorkerDraining
 from kernel_worker.model import LoadedModel
 
+Start = Callable[[], tuple[DecodeStep | None, Decoding | None]]
+"""Begins a text, on a compute thread: its first step, unless that was taken before, and what follows."""
+
 
 class _Seat:
     """One text in the batch, and the steps that its call has not taken yet."""
 
-    def __init__(self, decoding: Decoding) -> None:
-        self.decoding = decoding
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.decoding: Decoding | None = None  # once it has begun
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
 
@@ -55,22 +60,22 @@ class Batcher:
         self._stepping = Lock()
         self._lock = Lock()
         self._seats: list[_Seat] = []
-        self._submitted = self._closed = False
+        self._submitted = self._draining = False
         self._ended, self._took = 0.0, 0.0
 
     def __len__(self) -> int:
-        """Texts that are being written."""
-        return len(self._seats)
+        """Texts that have begun and not ended."""
+        return sum(seat.decoding is not None for seat in self._seats)
 
-    def steps(self, call: Call, decoding: Decoding) -> Iterator[DecodeStep]:
-        """The steps of a decoding up to its last one, computed ahead of who takes them.
+    def steps(self, call: Call, start: Start) -> Iterator[DecodeStep]:
+        """The steps of a text up to its last one, computed ahead of who takes them.
 
-        Closing the iterator, or the end of the call, frees its row at the next token.
-        Raises CallerGone, WorkerDraining after `close`, or what went wrong with the step.
+        Closing the iterator, or the end of the call, frees its row at the next token. Raises CallerGone,
+        WorkerDraining where it has not begun before `drain` or ended before `close`, or what went wrong.
         """
-        seat = _Seat(decoding)
+        seat = _Seat(start)
         with self._lock:
-            if self._closed:
+            if self._draining:
                 raise WorkerDraining(DRAINING)
             self._seats.append(seat)
         call.when_gone(lambda: seat.put(CallerGone("The caller went away before the text was written.")))
@@ -92,12 +97,20 @@ class Batcher:
             finally:
                 self._stepping.release()
 
+    def drain(self) -> None:
+        """Lets nobody begin any more; who waits for that gets WorkerDraining."""
+        self._end(lambda seat: seat.decoding is None)
+
     def close(self) -> None:
         """Ends all texts; who waits for their next step gets WorkerDraining."""
+        self._end(lambda _: True)
+
+    def _end(self, which: Callable[[_Seat], bool]) -> None:
         with self._lock:
-            self._closed = True
-            seats, self._seats = self._seats, []
-        for seat in seats:
+            self._draining = True
+            ended = [seat for seat in self._seats if which(seat)]
+            self._seats = [seat for seat in self._seats if seat not in ended]
+        for seat in ended:
             seat.put(WorkerDraining(DRAINING))
 
     def _go_on(self) -> None:
@@ -121,14 +134,30 @@ class Batcher:
 
     def _step(self) -> None:
         began = time.monotonic()
+        self._begin_one()
         with self._lock:
-            seats = {seat.decoding: seat for seat in self._seats}
+            seats = {seat.decoding: seat for seat in self._seats if seat.decoding is not None}
         for decoding, step in self._stepped(seats):
             seats[decoding].put(step)
             if isinstance(step, Exception) or step.finish is not None:
                 self._free(seats[decoding])
         self._ended = time.monotonic()
         self._took = self._ended - began
+
+    def _begin_one(self) -> None:
+        """The newcomer that has waited longest. What goes wrong ends its text, and no other."""
+        with self._lock:
+            seat = next((seat for seat in self._seats if seat.decoding is None), None)
+        if seat is None:
+            return
+        try:
+            step, seat.decoding = (None, None) if seat.gone else seat.start()
+            if step is not None:
+                seat.put(step)
+        except Exception as error:
+            seat.put(error)
+        if seat.decoding is None:
+            self._free(seat)
 
     def _stepped(self, seats: dict[Decoding, _Seat]) -> list[tuple[Decoding, DecodeStep | Exception]]:
         try:

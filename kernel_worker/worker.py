@@ -120,6 +120,7 @@ class Worker:
         """Takes no new work from now on. What runs goes on; who holds a lease may still compress it."""
         for slots in (self.desk.slots, self.desk.readers, self.desk.writers):
             slots.drain()
+        self.desk.batcher.drain()
         self._health.show(serving=False)
         self._registration.refresh()
 

@@ -205,39 +205,41 @@ def _state(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> CompressedK
 def _steps(
     desk: Desk, call: Call, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
 ) -> Iterator[DecodeStep]:
-    """The prompt on a compute thread, then tokens in company."""
-    sampling, positions = writing.request.sampling, writing.positions
+    """The prompt, then tokens in company."""
     # A policy may refuse what it would have to hold: its own sentence tells.
     with invalid_arguments():
         desk.engine.check_decode(
-            writing.policy, state, writing.prompt, positions=positions, sampling=sampling, checkpoint=resumed
-        )
-        if resumed is None:
-            first = desk.slots.run(call, lambda: _read_prompt(desk, call, writing, state))
-            yield first
-            if first.checkpoint is None:
-                return
-            resumed = first.checkpoint
-        decoding = Decoding(
-            desk.loaded,
             writing.policy,
-            resumed,
+            state,
+            writing.prompt,
+            positions=writing.positions,
+            sampling=writing.request.sampling,
+            checkpoint=resumed,
+        )
+        yield from desk.batcher.steps(call, partial(_start, desk, call, writing, state, resumed))
+
+
+def _start(
+    desk: Desk, call: Call, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
+) -> tuple[DecodeStep | None, Decoding | None]:
+    """Reads the prompt, unless the text goes on from a checkpoint."""
+    sampling, positions, first = writing.request.sampling, writing.positions, None
+    if resumed is None:
+        first = desk.engine.read_prompt(
+            writing.policy,
+            state,
+            writing.prompt,
             positions=positions,
             sampling=sampling,
-            fold_every=FOLD_EVERY,
+            on_layer=lambda _: call.check(),
         )
-        yield from desk.batcher.steps(call, decoding)
-
-
-def _read_prompt(desk: Desk, call: Call, writing: _Writing, state: CompressedKV) -> DecodeStep:
-    return desk.engine.read_prompt(
-        writing.policy,
-        state,
-        writing.prompt,
-        positions=writing.positions,
-        sampling=writing.request.sampling,
-        on_layer=lambda _: desk.between_layers(call),
+        if first.checkpoint is None:
+            return first, None
+        resumed = first.checkpoint
+    decoding = Decoding(
+        desk.loaded, writing.policy, resumed, positions=positions, sampling=sampling, fold_every=FOLD_EVERY
     )
+    return first, decoding
 
 
 def _load_checkpoint(desk: Desk, writing: _Writing) -> DecodeCheckpoint | None:

@@ -117,6 +117,44 @@ def test_a_decode_gets_its_turns_while_a_segment_is_read(lab: Lab, worker: Worke
     assert any(tokens == 1 for _, _, tokens in between), "no token was written while the segment was read"
 
 
+def test_a_text_begins_while_a_segment_is_read(lab: Lab, worker: Worker, caller: Client) -> None:
+    start = caller.ingest(caller.document(text_of(12)))
+    prompt = len(lab.loaded.prompt.instruction_ids(caller.decode_request(start.state).instruction))
+    passes = Passes(lab)
+    with Gate(lab.loaded, layer=1) as gate, ThreadPoolExecutor(2) as pool:
+        reading = pool.submit(caller.prefill, 0, start.state)
+        assert gate.reached.wait(PATIENCE)
+        writing = pool.submit(caller.decode, start.state)
+        until(lambda: bool(worker.desk.batcher._seats))
+        gate.open()
+        assert reading.result(PATIENCE).tokens == 32
+        assert writing.result(PATIENCE).done is not None
+    passes.remove()
+    last = max(number for number, (_, _, tokens) in enumerate(passes.seen) if tokens == 32)
+    assert [tokens for _, _, tokens in passes.seen[:last]].count(prompt) == lab.loaded.layers
+
+
+def test_what_goes_wrong_with_a_prompt_ends_that_text_alone(lab: Lab, worker: Worker, caller: Client) -> None:
+    start = caller.ingest(caller.document(text_of(12)))
+    layer = lab.loaded.model.model.layers[2]
+
+    def fail(_: object, args: tuple[torch.Tensor]) -> None:
+        if args[0].shape[1] not in (1, 32):
+            raise RuntimeError("the device is out of memory")
+
+    with Gate(lab.loaded, layer=1) as gate, ThreadPoolExecutor(2) as pool:
+        reading = pool.submit(caller.prefill, 0, start.state)
+        assert gate.reached.wait(PATIENCE)
+        hook = layer.register_forward_pre_hook(fail)
+        writing = pool.submit(caller.decode, start.state)
+        until(lambda: bool(worker.desk.batcher._seats))
+        gate.open()
+        assert refusal(lambda: writing.result(PATIENCE)).code() is Code.INTERNAL
+        assert reading.result(PATIENCE).tokens == 32
+    hook.remove()
+    assert caller.decode(start.state).done is not None
+
+
 def test_a_step_that_fails_ends_its_texts_and_nothing_else(lab: Lab, worker: Worker, caller: Client) -> None:
     state = caller.read(caller.document(text_of(9)))
     alone = caller.decode(state).text

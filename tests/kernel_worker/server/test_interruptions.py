@@ -77,9 +77,9 @@ def test_a_cancelled_call_leaves_the_queue(lab: Lab, worker: Worker, caller: Cli
         running = pool.submit(caller.prefill, 0, start.state)
         assert gate.reached.wait(PATIENCE)
         waiting = caller.stub.Decode(caller.decode_request(start.state), timeout=DEADLINE)
-        until(lambda: worker.desk.slots.load == 2)
+        until(lambda: worker.desk.load == 2)
         waiting.cancel()
-        until(lambda: worker.desk.slots.load == 1)
+        until(lambda: worker.desk.load == 1)
         gate.open()
         running.result(PATIENCE)
 
@@ -186,7 +186,7 @@ def test_a_draining_worker_finishes_segments_and_takes_no_new_work(
         running = pool.submit(caller.prefill, 0, start.state)
         assert gate.reached.wait(PATIENCE)
         waiting = pool.submit(caller.decode, start.state)
-        until(lambda: worker.desk.slots.load == 2)
+        until(lambda: worker.desk.load == 2)
         worker.drain()
         [record] = alive(lab.client)
         assert record.draining

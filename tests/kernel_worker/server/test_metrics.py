@@ -53,8 +53,8 @@ def test_occupancy_and_an_end_by_the_caller(lab: Lab) -> None:
         running = caller.stub.Decode(caller.decode_request(state), timeout=30)
         assert gate.reached.wait(30)
         now = Exposition.of(worker.metrics.registry)
-        assert now.value("worker_running_calls") == now.value("worker_capacity_calls") == 1
-        assert now.value("worker_waiting_calls") == 0
+        assert now.value("worker_decoding_calls") == 1
+        assert now.value("worker_running_calls") == now.value("worker_waiting_calls") == 0
         running.cancel()
         gate.open()
     worker.drain()

@@ -204,7 +204,7 @@ def test_a_broken_reading_goes_on_elsewhere_with_the_same_text(lab: Lab, caller:
         call.cancel()
         assert refusal(lambda: reading.result(PATIENCE)).code() is Code.CANCELLED
         gate.open()
-        until(lambda: not lab.workers[0].desk.slots.load)
+        until(lambda: not lab.workers[0].desk.load)
     resumed = rereading(other, spans, **chosen)
     assert resumed.resumed == FOLD_EVERY + 1
     assert not resumed.progress
@@ -224,7 +224,7 @@ def test_a_cancelled_reading_stops_within_a_layer(lab: Lab, worker: Worker, call
         call.cancel()
         caller.stub.Describe(pb.DescribeRequest(), timeout=DEADLINE)
         gate.open()
-        until(lambda: worker.desk.slots.load == 0)
+        until(lambda: worker.desk.load == 0)
         assert next_layer.passes == 0
 
 
