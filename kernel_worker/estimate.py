@@ -1,6 +1,6 @@
 """What a fold costs in attention, as the last queries that came before it see it.
 
-An estimate, by which to compare documents and budgets. It can be had when a segment is folded, because what
+An estimate, by which to compare budgets on one document. It can be had when a segment is folded, because what
 the fold drops is still there then; the price is the attention of a few queries to one KV head of each layer.
 """
 
