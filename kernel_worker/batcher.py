@@ -29,7 +29,8 @@ class _Seat:
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        self.decoding: Decoding | None = None  # once it has begun
+        self.begun = False
+        self.decoding: Decoding | None = None  # after its prompt
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
 
@@ -64,7 +65,7 @@ class Batcher:
         self._ended, self._took = 0.0, 0.0
 
     def __len__(self) -> int:
-        """Texts that have begun and not ended."""
+        """Texts that are being written, their prompts read."""
         return sum(seat.decoding is not None for seat in self._seats)
 
     def steps(self, call: Call, start: Start) -> Iterator[DecodeStep]:
@@ -99,7 +100,7 @@ class Batcher:
 
     def drain(self) -> None:
         """Lets nobody begin any more; who waits for that gets WorkerDraining."""
-        self._end(lambda seat: seat.decoding is None)
+        self._end(lambda seat: not seat.begun)
 
     def close(self) -> None:
         """Ends all texts; who waits for their next step gets WorkerDraining."""
@@ -147,9 +148,10 @@ class Batcher:
     def _begin_one(self) -> None:
         """The newcomer that has waited longest. What goes wrong ends its text, and no other."""
         with self._lock:
-            seat = next((seat for seat in self._seats if seat.decoding is None), None)
-        if seat is None:
-            return
+            seat = next((seat for seat in self._seats if not seat.begun), None)
+            if seat is None:
+                return
+            seat.begun = True
         try:
             step, seat.decoding = (None, None) if seat.gone else seat.start()
             if step is not None:

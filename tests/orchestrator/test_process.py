@@ -27,6 +27,7 @@ from orchestrator.settings import Settings
 from tests.metrics import Exposition
 from tests.orchestrator.harness import DOCUMENT, options, until
 from tests.orchestrator.scripted_worker import Gate, ScriptedWorker, words
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -169,7 +170,7 @@ def test_killed_orchestrator_is_replaced_by_another(
 def test_redis_that_crashes_and_comes_back(tmp_path: Path) -> None:
     """It keeps its commands on disk, as a broker should; the stage that ran meanwhile is not lost."""
     config = {"appendonly": "yes", "appendfsync": "always"}
-    server = ValkeyServer(data_dir=tmp_path / "data", persist=True, config=config)
+    server = ValkeyServer(port=free_port(), data_dir=tmp_path / "data", persist=True, config=config)
     server.start()
     again = ValkeyServer(port=server.port, data_dir=tmp_path / "data", persist=True, config=config)
     settings = Settings(redis_url=f"redis://{server.host}:{server.port}/0")

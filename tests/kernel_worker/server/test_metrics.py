@@ -12,6 +12,7 @@ from kernel_worker.metrics import Metrics
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from tests.kernel_worker.server.harness import Gate, Lab, object_name, refusal, text_of
+from tests.kernel_worker.server.waiting import until
 from tests.metrics import Exposition
 
 
@@ -56,6 +57,7 @@ def test_occupancy_and_an_end_by_the_caller(lab: Lab) -> None:
         assert now.value("worker_decoding_calls") == 1
         assert now.value("worker_running_calls") == now.value("worker_waiting_calls") == 0
         running.cancel()
+        until(lambda: worker.desk.load == 0)
         gate.open()
     worker.drain()
     worker.stop()  # waits for the threads of calls

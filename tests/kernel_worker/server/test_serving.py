@@ -40,6 +40,7 @@ from tests.kernel_worker.server.harness import (
     worker_settings,
 )
 from tests.kernel_worker.server.waiting import PATIENCE, until
+from tests.ports import free_port
 
 Serving = health_pb2.HealthCheckResponse
 
@@ -211,7 +212,7 @@ def test_a_worker_without_a_working_device_is_not_seen(redis_client: redis.Redis
 @pytest.fixture
 def broker() -> Iterator[ValkeyServer]:
     """A server that a test may stop."""
-    server = ValkeyServer()
+    server = ValkeyServer(port=free_port())
     server.start()
     yield server
     if server.is_running():

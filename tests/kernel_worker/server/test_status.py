@@ -31,6 +31,7 @@ from tests.kernel_worker.server.harness import (
     worker_settings,
 )
 from tests.kernel_worker.server.waiting import PATIENCE, until
+from tests.ports import free_port
 
 Code = grpc.StatusCode
 
@@ -331,7 +332,7 @@ def test_damage_is_told_and_the_damaged_state_dropped(lab: Lab, caller: Client) 
 
 
 def test_a_store_that_is_away_makes_the_worker_unavailable(lab: Lab) -> None:
-    server = ValkeyServer()
+    server = ValkeyServer(port=free_port())
     server.start()
     try:
         url = f"redis://{server.host}:{server.port}/0"
