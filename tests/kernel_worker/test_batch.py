@@ -213,6 +213,26 @@ def test_what_goes_wrong_with_one_text_ends_that_text_alone(loaded: LoadedModel)
     assert_equal(steps, run(loaded, [(0, undisturbed)], rows=2)[undisturbed])
 
 
+def test_a_text_that_finds_no_memory_for_its_row_ends_alone(loaded: LoadedModel) -> None:
+    whole, good = TEXTS[0].decoding(loaded), TEXTS[0].decoding(loaded)
+    bad = TEXTS[0].decoding(loaded)
+    bad._fold_every = 1 << 45
+    batch = Batch(loaded, 2)
+    batch.join(good)
+    steps = batch.step()
+    batch.join(bad)
+    (ended, error), *rest = batch.step()
+    assert ended is bad
+    assert isinstance(error, RuntimeError)
+    assert batch.decodings == (good,)
+    assert len(batch._tables) == 1
+    steps += rest
+    while len(batch):
+        steps += batch.step()
+    said = [step for _, step in steps if isinstance(step, DecodeStep)]
+    assert_equal(said, run(loaded, [(0, whole)], rows=2)[whole])
+
+
 @pytest.mark.parametrize("spoilt", [torch.inf, torch.nan])
 def test_nothing_of_a_text_that_overflowed_stays_for_the_next_one(loaded: LoadedModel, spoilt: float) -> None:
     whole = TEXTS[0].decoding(loaded)
