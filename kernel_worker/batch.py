@@ -60,14 +60,13 @@ class Batch:
 
         What the model's call raises passes through, and then nothing has changed.
         """
-        ended: list[Stepped] = [(each, end) for each in self._decodings if (end := each.end())]
+        ended: list[Stepped] = [
+            (each, end) for each in self._decodings if (end := each.end() or self._unseated(each))
+        ]
         for decoding, _ in ended:
             self.leave(decoding)
         if not self._decodings:
             return ended
-        for decoding in self._decodings:
-            if decoding.seat().table is None:
-                self._seat(decoding.seat())
         stepped = [(decoding, self._taken(decoding, logits)) for decoding, logits in self._forward()]
         for decoding, step in stepped:
             if isinstance(step, Exception) or step.finish is not None:
@@ -106,11 +105,18 @@ class Batch:
             if row is not None and decoding.row is None:  # folded, or not
                 self._unseat(row)
 
-    def _seat(self, row: TokenRow) -> None:
-        key = (row.size, row.room)
-        if key not in self._tables:
-            self._tables[key] = TokenTable(row.state.entries, *key)
-        self._tables[key].join(row)
+    def _unseated(self, decoding: Decoding) -> Exception | None:
+        """Why there is no row for it: no memory, say, for a long one. Otherwise it has one after this."""
+        try:
+            row = decoding.seat()
+            if row.table is None:
+                key = (row.size, row.room)
+                table = self._tables.get(key) or TokenTable(row.state.entries, *key)
+                table.join(row)
+                self._tables[key] = table
+        except Exception as error:
+            return error
+        return None
 
     def _unseat(self, row: TokenRow) -> None:
         """Out of its table; an empty table goes, and its memory with it."""

@@ -81,7 +81,7 @@ class TokenTable:
         self.new_keys = like.keys.new_zeros(layers, 1, kv_heads, room, d)
 
     def join(self, row: TokenRow) -> None:
-        """Copies a row's entries in, rotated."""
+        """Copies a row's entries in, rotated. Nothing of who was there stays: 0 times infinite is NaN."""
         place, entries = len(self.rows), row.state.entries
         if place == self.keys.shape[1]:
             self._grow()
@@ -89,6 +89,7 @@ class TokenTable:
         for layer in range(entries.rows[0]):
             self.keys[layer, place, :, :count] = rotated_entries(row.rotary, entries, layer, angles)[0]
         self.values[:, place, :, :count] = entries.values
+        self.keys[:, place, :, count:] = self.values[:, place, :, count:] = 0
         self.weights[:, place, :, :count] = row.log_weights
         self.weights[:, place, :, count:] = -torch.inf
         row.table, row.place = self, place
@@ -105,9 +106,12 @@ class TokenTable:
         row.table, row.place = None, -1
 
     def _grow(self) -> None:
-        for name in ("keys", "values", "weights", "new_keys"):
-            buffer = getattr(self, name)
-            setattr(self, name, torch.cat([buffer, torch.zeros_like(buffer)], dim=1))
+        """Twice as many places, or, where memory is short, nothing is changed."""
+        names = ("keys", "values", "weights", "new_keys")
+        buffers = [getattr(self, name) for name in names]
+        grown = [torch.cat([buffer, torch.zeros_like(buffer)], dim=1) for buffer in buffers]
+        for name, buffer in zip(names, grown, strict=True):
+            setattr(self, name, buffer)
 
 
 class BatchCache(Cache):  # type: ignore[misc]

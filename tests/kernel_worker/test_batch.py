@@ -213,6 +213,47 @@ def test_what_goes_wrong_with_one_text_ends_that_text_alone(loaded: LoadedModel)
     assert_equal(steps, run(loaded, [(0, undisturbed)], rows=2)[undisturbed])
 
 
+def test_a_text_that_finds_no_memory_for_its_row_ends_alone(loaded: LoadedModel) -> None:
+    whole, good = TEXTS[0].decoding(loaded), TEXTS[0].decoding(loaded)
+    bad = TEXTS[0].decoding(loaded)
+    bad._fold_every = 1 << 45
+    batch = Batch(loaded, 2)
+    batch.join(good)
+    steps = batch.step()
+    batch.join(bad)
+    (ended, error), *rest = batch.step()
+    assert ended is bad
+    assert isinstance(error, RuntimeError)
+    assert batch.decodings == (good,)
+    assert len(batch._tables) == 1
+    steps += rest
+    while len(batch):
+        steps += batch.step()
+    said = [step for _, step in steps if isinstance(step, DecodeStep)]
+    assert_equal(said, run(loaded, [(0, whole)], rows=2)[whole])
+
+
+@pytest.mark.parametrize("spoilt", [torch.inf, torch.nan])
+def test_nothing_of_a_text_that_overflowed_stays_for_the_next_one(loaded: LoadedModel, spoilt: float) -> None:
+    whole = TEXTS[0].decoding(loaded)
+    alone = run(loaded, [(0, whole)], rows=2)[whole]
+    batch, stays, leaves, comes = Batch(loaded, 2), *(TEXTS[i].decoding(loaded) for i in (1, 1, 0))
+    batch.join(stays)
+    batch.join(leaves)
+    batch.step()  # the first place of all is written anew before anybody reads it
+    hook = loaded.model.model.layers[0].self_attn.v_proj.register_forward_hook(
+        lambda _, args, out: torch.cat([out[:1], torch.full_like(out[1:], spoilt)])
+    )
+    batch.step()
+    hook.remove()
+    batch.leave(leaves)
+    batch.join(comes)
+    said: list[DecodeStep] = []
+    while len(batch):
+        said += [step for who, step in batch.step() if who is comes and isinstance(step, DecodeStep)]
+    assert_equal(said, alone)
+
+
 @needs_model
 @pytest.mark.model
 def test_the_real_model_says_the_same_in_any_company() -> None:
