@@ -1,8 +1,9 @@
 """Several texts written together: one call of the model gives each of them its next token.
 
-Fixed numbers of entries make this cheap: a row of a table is as long as a state may grow, however long the
-document was. What a text says does not depend on the others: a step is filled up, with rows that
-nobody reads, to where the number of rows no longer matters (see rows.py), or to the most that there may be.
+States of bounded size make this cheap: a row of a table is as long as its state and the tokens up to the
+next fold, however long the document was. What a text says does not depend on the others: a step is filled up,
+with rows that nobody reads, to where the number of rows no longer matters (see rows.py), or to the most that
+there may be.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Batch:
     def step(self) -> list[Stepped]:
         """One token of every decoding, or its end, or what went wrong with it alone; those two leave.
 
-        What the model's call raises passes through, and then nothing has changed.
+        What the model's call raises passes through, and then the batch is of no use any more.
         """
         ended: list[Stepped] = [
             (each, end) for each in self._decodings if (end := each.end() or self._unseated(each))

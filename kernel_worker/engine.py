@@ -227,7 +227,6 @@ class Engine:
 
         on_layer as for `read`.
         """
-        # inference_mode belongs to the thread: it must not stay on while the caller handles a step.
         with torch.inference_mode():
             cache = self._segment_cache(policy, state, len(prompt_ids), positions, on_layer)
             if policy.probe is not None:

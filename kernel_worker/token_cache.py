@@ -142,7 +142,7 @@ class BatchCache(Cache):  # type: ignore[misc]
         """q [B, Hq, 1, d], k and v [B, Hkv, 1, d] -> [B, Hq, 1, d_v]; items without a row give zeros."""
         count = len(self.order)
         self._record(q, scale)
-        turned_q, turned_k = self._turned(q[:count], k[:count])
+        turned_q, turned_k = self._rotary.rotate_both(q[:count], k[:count], self._angles)
         out = v.new_zeros(*q.shape[:3], v.shape[-1])
         for part in self._parts:
             own = part.items
@@ -154,9 +154,6 @@ class BatchCache(Cache):  # type: ignore[misc]
         """Call after the model's call: the next token takes the next place."""
         for row in self.order:
             row.length += 1
-
-    def _turned(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return self._rotary.rotate_both(q, k, self._angles)
 
     def _record(self, q: Tensor, scale: float | None) -> None:
         for item, row in enumerate(self.order):

@@ -24,10 +24,8 @@ TEXT_BYTES_PER_TOKEN = 5  # of English prose; the text itself is stored, too
 QUERIES = 16  # of a segment's last tokens, which a worker keeps for its estimate of the error
 LEASES, LEASE_BYTES = 8, 2048 * 1024**2  # a worker's lease_count and lease_bytes, by default
 DECODE_ROWS = 8  # a worker's, by default
-FOLD_EVERY, BLOCK = (
-    64,
-    256,
-)  # tokens that a decode writes before it folds them; what lengths of rows are multiples of
+FOLD_EVERY = 64  # tokens that a decode writes before it folds them
+BLOCK = 256  # what lengths of rows are multiples of
 
 EMBEDDED_NAMES = ("embedded", DEFAULT_MODEL)
 _EMBEDDED = {

@@ -65,13 +65,15 @@ class StateInfo(Wire):
 
 
 class WorkerInfo(Wire):
-    """A kernel worker. `window` in tokens; `capacity` calls are computed at once, `load` run or wait."""
+    """A kernel worker. `window` in tokens; `capacity` calls are computed at once, and `decode_rows` texts are
+    written together beside them; `load` is calls of both kinds that run or wait."""
 
     id: str
     model_name: str
     device: str
     window: int
     capacity: int
+    decode_rows: int
     load: int
     draining: bool
     version: str

@@ -270,7 +270,8 @@ def test_uploads_are_limited_while_they_arrive(settings: ApiSettings) -> None:
 def test_health_and_readiness(http: httpx.Client, settings: ApiSettings) -> None:
     assert http.get("/health").json() == {"status": "ok"}
     assert http.get("/ready").json() == {"status": "ready"}
-    assert [worker["model_name"] for worker in http.get("/v1/workers").json()] == [OPTIONS["model"]]
+    [worker] = http.get("/v1/workers").json()
+    assert (worker["model_name"], worker["capacity"], worker["decode_rows"]) == (OPTIONS["model"], 1, 8)
     with serving(settings, redis_url="redis://127.0.0.1:1/0") as url, httpx.Client(base_url=url) as lost:
         assert lost.get("/health").status_code == 200
         for path in ("/ready", "/v1/jobs"):

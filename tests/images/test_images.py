@@ -136,8 +136,8 @@ def test_the_command_line_runs_in_its_image(stack: Stack) -> None:
     stack[WORKER].until_healthy()
     text = stack["cli"].call("summarize", "--max-new-tokens", "8", "--quiet", "-", text=text_of(20))
     assert text.strip()
-    readme = stack["cli"].call("summarize", "--max-new-tokens", "8", "--quiet", "constraints.txt")
-    assert readme.strip()
+    of_file = stack["cli"].call("summarize", "--max-new-tokens", "8", "--quiet", "constraints.txt")
+    assert of_file.strip()
     assert stack["cli"].call("jobs").count("done") >= 2
 
 

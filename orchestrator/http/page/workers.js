@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { byId, make, replaceList } from "./dom.js";
+import { count } from "./format.js";
 import { offerModels } from "./submit.js";
 
 export async function showWorkers() {
@@ -17,11 +18,18 @@ export async function showWorkers() {
 }
 
 function item(worker) {
-  const state = worker.draining ? "draining" : `${worker.load} of ${worker.capacity} places taken`;
+  const state = worker.draining ? "draining" : busy(worker.load);
   return make(
     "li",
     {},
     worker.model_name,
     make("p", { class: "help" }, `${worker.id} on ${worker.device}, ${state}`),
   );
+}
+
+function busy(load) {
+  if (load === 0) {
+    return "idle";
+  }
+  return load === 1 ? "1 call under way" : `${count(load)} calls under way`;
 }
