@@ -22,6 +22,8 @@ from kernel_worker.model import LoadedModel
 
 Start = Callable[[], tuple[DecodeStep | None, Decoding | None]]
 """Begins a text, on a compute thread: its first step, unless that was taken before, and what follows."""
+_AHEAD = 2
+"""Checkpoints, each of them a whole state, that a text may be ahead of who stores them."""
 
 
 class _Seat:
@@ -33,8 +35,18 @@ class _Seat:
         self.decoding: Decoding | None = None  # after its prompt
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
+        self._put = self.done = 0  # checkpoints: each number is written by one thread alone
+
+    @property
+    def rests(self) -> bool:
+        """Whether its call is so far behind that no more is to be written. Only between two folds' rows,
+        where nothing is lost by leaving the batch."""
+        between = self.decoding is not None and self.decoding.row is None
+        return between and not self.gone and self._put - self.done >= _AHEAD
 
     def put(self, step: DecodeStep | Exception) -> None:
+        if isinstance(step, DecodeStep) and step.checkpoint is not None:
+            self._put += 1
         self._steps.put(step)
 
     def take(self) -> DecodeStep:
@@ -69,7 +81,7 @@ class Batcher:
         return sum(seat.decoding is not None for seat in self._seats)
 
     def steps(self, call: Call, start: Start) -> Iterator[DecodeStep]:
-        """The steps of a text up to its last one, computed ahead of who takes them.
+        """The steps of a text up to its last one, computed ahead of who takes them, by two folds at most.
 
         Closing the iterator, or the end of the call, frees its row at the next token. Raises CallerGone,
         WorkerDraining where it has not begun before `drain` or ended before `close`, or what went wrong.
@@ -84,9 +96,13 @@ class Batcher:
         try:
             while (step := seat.take()).finish is None:
                 yield step
+                if step.checkpoint is not None:
+                    seat.done += 1
+                    self._go_on()
             yield step
         finally:
             seat.gone = True
+            self._go_on()
 
     def give_way(self) -> None:
         """For other work to call between two layers: a step, where it is the texts' turn."""
@@ -116,7 +132,7 @@ class Batcher:
 
     def _go_on(self) -> None:
         with self._lock:
-            if self._submitted or not self._seats:
+            if self._submitted or all(seat.rests for seat in self._seats):
                 return
             self._submitted = True
         try:
@@ -137,7 +153,8 @@ class Batcher:
         began = time.monotonic()
         self._begin_one()
         with self._lock:
-            seats = {seat.decoding: seat for seat in self._seats if seat.decoding is not None}
+            begun = [seat for seat in self._seats if not seat.rests]
+        seats = {seat.decoding: seat for seat in begun if seat.decoding is not None}
         for decoding, step in self._stepped(seats):
             seats[decoding].put(step)
             if isinstance(step, Exception) or step.finish is not None:

@@ -113,6 +113,14 @@ class Pool:
         with job_store_errors(self._client):
             self._client.zrem(job_keys.reservations(worker_id, job.room), JobKeys(job.tenant, job.id).member)
 
+    def forget(self, job: Job) -> None:
+        """Gives up whatever the job has reserved: one that has ended, while it waited to be begun."""
+        with job_store_errors(self._client), self._client.pipeline(transaction=False) as pipe:
+            for record in alive(self._client):
+                for room in ROOMS:
+                    pipe.zrem(job_keys.reservations(record.id, room), JobKeys(job.tenant, job.id).member)
+            pipe.execute()
+
     def suspend(self, worker_id: str) -> None:
         """Gives a worker no more work until it has renewed its registration after this moment."""
         with job_store_errors(self._client):

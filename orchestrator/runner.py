@@ -75,6 +75,8 @@ class Runner:
             _log.info("job %s: %s %d is not to be done", job.id, message.stage, message.segment)
             if job.status == "cancelled":
                 self._release_lease(job.worker, job.lease)
+                self._pool.forget(job)
+                self._dispatcher.wake()
             return
         job = dataclasses.replace(job, claim=token)
         with Claim(self._jobs, job, token, self._settings) as claim:

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from orchestrator.errors import PoolBusy
 from orchestrator.job_keys import JobKeys
 from orchestrator.jobs import Job
 from orchestrator.settings import Settings
@@ -70,6 +71,18 @@ def test_queued_stage_is_not_begun(
     orchestrator.runner.run(message)
     assert [name for name, _ in worker.calls[before:]] == (["Release"] if stage == "compress" else [])
     assert not worker.leases, "a cancelled job holds no segment on a worker"
+    assert not any(orchestrator.pool.members()[0].reserved.values()), "nor room there"
+
+
+def test_room_taken_for_a_waiting_job_is_given_up(orchestrator: Orchestrator, worker: ScriptedWorker) -> None:
+    job = orchestrator.submit()
+    message = orchestrator.deliver_to("decode", 3)
+    orchestrator.dispatcher.park(orchestrator.job(job), PoolBusy("all workers are busy"))
+    orchestrator.dispatcher.wake()
+    assert orchestrator.pool.members()[0].reserved["rows"] == 1
+    orchestrator.jobs.cancel(job.tenant, job.id)
+    orchestrator.runner.run(message)
+    assert orchestrator.pool.members()[0].reserved["rows"] == 0
 
 
 def test_segment_read_in_vain_is_given_up(
