@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from kernel_worker.packed import pack, packable
 
 MOST_ROWS = 8
-"""By default."""
+"""By default, as the settings of a worker have it."""
 _ENOUGH = 2
 """A lone text costs hardly more with an empty row beside it."""
 _EACH = 32

@@ -197,9 +197,10 @@ def _clear(store: CacheStore, superseded: str) -> None:
 
 
 def _told_apart(seconds: dict[str, float], stage: str, apart: Mapping[str, float]) -> dict[str, float]:
-    """The seconds with a part of the stage's under other names."""
+    """The seconds with a part of the stage's under other names, before it."""
     rest = max(0.0, seconds[stage] - sum(apart.values()))
-    return seconds | {name: round(value, 3) for name, value in apart.items()} | {stage: round(rest, 3)}
+    others = {name: value for name, value in seconds.items() if name != stage}
+    return others | {name: round(value, 3) for name, value in apart.items()} | {stage: round(rest, 3)}
 
 
 def _add(job: Job, elapsed: float) -> dict[str, float]:

@@ -127,6 +127,21 @@ def test_an_answer_without_a_state_says_so(page: Page, http: httpx.Client) -> No
     expect(figures).to_contain_text("no longer stored, and not needed")
     expect(figures).to_contain_text(f"passages alone, of {asked['result']['tokens_read']:,}")
     expect(figures).not_to_contain_text("null")
+    expect(page.locator("#evidence")).to_be_hidden()
+
+
+def test_a_state_that_is_gone_has_no_strip_of_another(browser: Browser, http: httpx.Client, url: str) -> None:
+    kept = finished(http, submit(http, text_of("kept", 20)))
+    lost = finished(http, submit(http, text_of("lost", 20)))
+    http.delete(f"/v1/states/{lost['result']['state']}").raise_for_status()
+    with opened(browser, url, refused=404) as page:
+        page.goto(f"{url}/#/jobs/{kept['id']}")
+        expect(page.locator("#strip")).to_be_visible()
+        page.goto(f"{url}/#/jobs/{lost['id']}")
+        expect(page.locator("#evidence-error")).to_contain_text("There is no stored state")
+        expect(page.locator("#strip")).to_be_hidden()
+        page.goto(f"{url}/#/jobs/{kept['id']}")
+        expect(page.locator("#strip")).to_be_visible()
 
 
 def test_text_in_a_document_is_only_text(page: Page, http: httpx.Client) -> None:

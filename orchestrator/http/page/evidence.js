@@ -42,13 +42,14 @@ export async function showEvidence(job, signal) {
   try {
     const { bins } = await call(`/v1/jobs/${job.id}/evidence?bins=${BINS}`, { signal });
     view = { job, bins, passages: [], signal };
-    byId("evidence").hidden = false;
+    byId("evidence").hidden = byId("evidence-shown").hidden = false;
     draw();
     const passages = job.result.reread_segments ?? [];
     goTo(passages[0] ?? { start: 0 }, passages);
   } catch (error) {
     if (!signal.aborted) {
-      byId("evidence").hidden = false;
+      byId("evidence").hidden = false; // without the strip, which shows the document before
+      byId("evidence-shown").hidden = true;
       byId("evidence-error").textContent = error.message;
     }
   }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kernel_worker.engine import FOLD_EVERY
 from kernel_worker.estimate import QUERIES
+from kernel_worker.rows import MOST_ROWS
 from kernel_worker.settings import WorkerSettings
 from kernel_worker.token_cache import BLOCK
 from kernel_worker.worker import Worker
@@ -58,5 +59,5 @@ def test_figures_are_those_of_the_worker() -> None:
     fields = WorkerSettings.model_fields
     assert fields["lease_count"].default == sizing.LEASES
     assert fields["lease_bytes"].default == sizing.LEASE_BYTES
-    assert fields["decode_rows"].default == sizing.DECODE_ROWS
+    assert fields["decode_rows"].default == sizing.DECODE_ROWS == MOST_ROWS
     assert (sizing.QUERIES, sizing.FOLD_EVERY, sizing.BLOCK) == (QUERIES, FOLD_EVERY, BLOCK)
