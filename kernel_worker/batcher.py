@@ -30,7 +30,7 @@ class _Seat:
     """One text in the batch, and the steps that its call has not taken yet."""
 
     def __init__(self, start: Start) -> None:
-        self.start = start
+        self._start: Start | None = start
         self.decoding: Decoding | None = None  # once it has begun
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
@@ -42,6 +42,15 @@ class _Seat:
         where nothing is lost by leaving the batch."""
         between = self.decoding is not None and self.decoding.row is None
         return between and not self.gone and self._put - self.done >= _AHEAD
+
+    def begin(self) -> None:
+        """Calls `start`, once, and lets go of it: it holds the state that the text began with."""
+        start, self._start = self._start, None
+        if start is None:
+            return
+        step, self.decoding = start()
+        if step is not None:
+            self.put(step)
 
     def put(self, step: DecodeStep | Exception) -> None:
         if isinstance(step, DecodeStep) and step.checkpoint is not None:
@@ -86,6 +95,7 @@ class Batcher:
         WorkerDraining where it has not begun before `drain` or ended before `close`, or what went wrong.
         """
         seat = _Seat(start)
+        del start  # the seat lets go of it
         with self._lock:
             if self._draining:
                 raise WorkerDraining(DRAINING)
@@ -168,9 +178,8 @@ class Batcher:
         if seat is None:
             return
         try:
-            step, seat.decoding = (None, None) if seat.gone else seat.start()
-            if step is not None:
-                seat.put(step)
+            if not seat.gone:
+                seat.begin()
         except Exception as error:
             seat.put(error)
         if seat.decoding is None:
