@@ -55,11 +55,19 @@ class Batch:
             self._unseat(decoding.row)
             decoding.row = None
 
+    def abandon(self) -> None:
+        """Lets go of all decodings and their rows, whose memory goes with them."""
+        for decoding in self._decodings:
+            decoding.row = None
+        for table in self._tables.values():
+            table.rows.clear()  # which refer to it
+        self._decodings, self._tables = [], {}
+
     @torch.inference_mode()
     def step(self) -> list[Stepped]:
         """One token of every decoding, or its end, or what went wrong with it alone; those two leave.
 
-        What the model's call raises passes through, and then the batch is of no use any more.
+        What the model's call raises passes through, and then the batch has to be abandoned.
         """
         ended: list[Stepped] = [
             (each, end) for each in self._decodings if (end := each.end() or self._unseated(each))

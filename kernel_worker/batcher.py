@@ -8,6 +8,7 @@ Texts come and go from one step to the next.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -20,6 +21,7 @@ from kernel_worker.decoding import DecodeStep, Decoding
 from kernel_worker.errors import CallerGone, WorkerDraining
 from kernel_worker.model import LoadedModel
 
+log = logging.getLogger(__name__)
 Start = Callable[[], tuple[DecodeStep | None, Decoding | None]]
 """Begins a text, on a compute thread: its first step, unless that was taken before, and what follows."""
 _AHEAD = 2
@@ -30,7 +32,7 @@ class _Seat:
     """One text in the batch, and the steps that its call has not taken yet."""
 
     def __init__(self, start: Start) -> None:
-        self.start = start
+        self._start: Start | None = start
         self.begun = False
         self.decoding: Decoding | None = None  # after its prompt
         self.gone = False
@@ -43,6 +45,15 @@ class _Seat:
         where nothing is lost by leaving the batch."""
         between = self.decoding is not None and self.decoding.row is None
         return between and not self.gone and self._put - self.done >= _AHEAD
+
+    def begin(self) -> None:
+        """Calls `start`, once, and lets go of it: it holds the state that the text began with."""
+        start, self._start = self._start, None
+        if start is None:
+            return
+        step, self.decoding = start()
+        if step is not None:
+            self.put(step)
 
     def put(self, step: DecodeStep | Exception) -> None:
         if isinstance(step, DecodeStep) and step.checkpoint is not None:
@@ -68,7 +79,7 @@ class Batcher:
         self, loaded: LoadedModel, rows: int, submit: Callable[[Callable[[], None]], object]
     ) -> None:
         self.rows = rows
-        self._loaded, self._submit = loaded, submit
+        self._submit = submit
         self._batch = Batch(loaded, rows)  # touched by whoever holds `_stepping`, and by nobody else
         self._stepping = Lock()
         self._lock = Lock()
@@ -87,6 +98,7 @@ class Batcher:
         WorkerDraining where it has not begun before `drain` or ended before `close`, or what went wrong.
         """
         seat = _Seat(start)
+        del start  # the seat lets go of it
         with self._lock:
             if self._draining:
                 raise WorkerDraining(DRAINING)
@@ -170,9 +182,8 @@ class Batcher:
                 return
             seat.begun = True
         try:
-            step, seat.decoding = (None, None) if seat.gone else seat.start()
-            if step is not None:
-                seat.put(step)
+            if not seat.gone:
+                seat.begin()
         except Exception as error:
             seat.put(error)
         if seat.decoding is None:
@@ -183,8 +194,10 @@ class Batcher:
             self._settle(seats)
             return self._batch.step()
         except Exception as error:  # of the device, say: none of these texts can go on, but the worker can
-            self._batch = Batch(self._loaded, self.rows)
-            return [(decoding, error) for decoding in seats]
+            log.exception("A step of %d texts failed.", len(seats))
+            self._batch.abandon()
+            # Its frames would keep alive what the step had on the device, where memory may just have run out.
+            return [(decoding, error.with_traceback(None)) for decoding in seats]
 
     def _settle(self, seats: dict[Decoding, _Seat]) -> None:
         """Lets go who left, and lets in who came."""

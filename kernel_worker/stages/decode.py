@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated
@@ -174,14 +175,16 @@ def _write(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> None:
     emit(Started(len(writing.prompt), len(ids), writing.checkpoint))
     for index, token in enumerate(ids):
         voice.say(index, token)
-    for step in _steps(desk, call, writing, state, resumed):
-        call.check()
-        if step.token is None:
-            break
-        # The one after the prompt costs little to compute again; each later one stands for a whole fold.
-        if step.checkpoint is not None and step.index > 0:
-            _save_checkpoint(desk, writing, step.checkpoint)
-        voice.say(step.index, step.token)
+    with closing(_steps(desk, call, writing, state, resumed)) as steps:
+        del state, resumed  # as large as all passages, and needed only until the text has begun
+        for step in steps:
+            call.check()
+            if step.token is None:
+                break
+            # The one after the prompt costs little to compute again; each later one stands for a whole fold.
+            if step.checkpoint is not None and step.index > 0:
+                _save_checkpoint(desk, writing, step.checkpoint)
+            voice.say(step.index, step.token)
     voice.finish()
     seconds = time.perf_counter() - started
     log.info("Decode from %.12s: %d tokens in %.2f s.", writing.request.state, step.index, seconds)
@@ -204,7 +207,7 @@ def _state(desk: Desk, call: Call, writing: _Writing, emit: Emit) -> CompressedK
 
 def _steps(
     desk: Desk, call: Call, writing: _Writing, state: CompressedKV, resumed: DecodeCheckpoint | None
-) -> Iterator[DecodeStep]:
+) -> Generator[DecodeStep, None, None]:
     """The prompt, then tokens in company."""
     # A policy may refuse what it would have to hold: its own sentence tells.
     with invalid_arguments():
@@ -216,7 +219,9 @@ def _steps(
             sampling=writing.request.sampling,
             checkpoint=resumed,
         )
-        yield from desk.batcher.steps(call, partial(_start, desk, call, writing, state, resumed))
+        steps = desk.batcher.steps(call, partial(_start, desk, call, writing, state, resumed))
+        del state, resumed
+        yield from steps
 
 
 def _start(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -164,6 +166,21 @@ def test_rows_of_one_length_share_a_table_and_its_memory_goes_with_the_last(load
         batch.leave(decoding)
     assert not batch._tables
     assert not len(batch)
+
+
+def test_what_is_abandoned_is_free_at_once(loaded: LoadedModel) -> None:
+    batch, decodings = Batch(loaded, 2), [TEXTS[i].decoding(loaded) for i in (0, 1)]
+    for decoding in decodings:
+        batch.join(decoding)
+    batch.step()
+    tables = [weakref.ref(table) for table in batch._tables.values()]
+    gc.disable()
+    batch.abandon()
+    freed = [table() is None for table in tables]
+    gc.enable()
+    assert freed == [True]
+    assert not len(batch)
+    assert [decoding.row for decoding in decodings] == [None, None]
 
 
 def test_there_is_no_row_too_many(loaded: LoadedModel) -> None:

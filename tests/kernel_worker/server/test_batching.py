@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import grpc
 import torch
 
+from cache_store.states import read_meta
 from kernel_worker.engine import FOLD_EVERY
 from kernel_worker.worker import Worker
+from kernels.selection import CompressedKV
 from tests.kernel_worker.server.harness import DEADLINE, Client, Gate, Lab, collect, refusal, text_of
 from tests.kernel_worker.server.waiting import PATIENCE, until
 from tests.metrics import Exposition
@@ -161,7 +164,7 @@ def test_a_step_that_fails_ends_its_texts_and_nothing_else(lab: Lab, worker: Wor
     layer, broken = lab.loaded.model.model.layers[2], list[int]()
 
     def fail(_: object, args: tuple[torch.Tensor]) -> None:
-        if args[0].shape[0] == 2 and not broken:
+        if args[0].shape[0] == 2 and len(worker.desk.batcher) == 2 and not broken:
             broken.append(1)
             raise RuntimeError("the device is out of memory")
 
@@ -204,3 +207,17 @@ def test_stopping_ends_the_texts_that_are_being_written(lab: Lab) -> None:
     worker.desk.batcher.close()
     assert refusal(lambda: list(call)).code() is Code.UNAVAILABLE
     assert time.monotonic() - began < PATIENCE
+
+
+def test_a_text_lets_go_of_the_state_it_began_with(lab: Lab) -> None:
+    worker = lab.worker(hot_states=0)
+    caller = lab.caller(worker)
+    state = caller.read(caller.document(text_of(37)))
+    call = caller.stub.Decode(caller.decode_request(state, max_new_tokens=5000), timeout=DEADLINE)
+    next(event for event in call if event.token.index > FOLD_EVERY)
+    seen = read_meta(caller.store, caller.store.manifest("state", state)).seen
+    with Gate(lab.loaded) as gate:
+        assert gate.reached.wait(PATIENCE)
+        gc.collect()
+        assert not [s for s in gc.get_objects() if type(s) is CompressedKV and s.seen == seen]
+        call.cancel()

@@ -146,7 +146,7 @@ def test_another_request_does_not_find_the_checkpoint(lab: Lab, caller: Client) 
     with Gate(lab.loaded, after=FOLD_EVERY + 2) as gate:
         call = caller.stub.Decode(caller.decode_request(state, max_new_tokens=100), timeout=DEADLINE)
         assert gate.reached.wait(PATIENCE)
-        until(lambda: bool(caller.store.list("checkpoint")))  # written while the next tokens are computed
+        until(lambda: bool(caller.store.list("checkpoint")))  # stored by another thread than computes
         _cancel(call, caller)
     other = elsewhere(lab, caller)
     for changes in ({"max_new_tokens": 99}, {"seed": 5}, {"instruction": "Else?"}, {"temperature": 0.5}):
@@ -161,7 +161,7 @@ def test_a_damaged_checkpoint_only_costs_time(lab: Lab, caller: Client) -> None:
     with Gate(lab.loaded, after=FOLD_EVERY + 2) as gate:
         call = caller.stub.Decode(caller.decode_request(state, max_new_tokens=100), timeout=DEADLINE)
         assert gate.reached.wait(PATIENCE)
-        until(lambda: bool(caller.store.list("checkpoint")))  # written while the next tokens are computed
+        until(lambda: bool(caller.store.list("checkpoint")))  # stored by another thread than computes
         _cancel(call, caller)
     [manifest] = caller.store.list("checkpoint")
     key = caller.store.keys.part("checkpoint", manifest.name, manifest.generation, 0)
