@@ -83,13 +83,18 @@ class Bench:
     def read(
         self, policy: SelectionPolicy, ids: Sequence[int], *, positions: Positions | None = None
     ) -> Reading:
-        """Folds the document segment by segment, as the product does."""
-        positions = positions or ("original" if self.fits(len(ids)) else "dense")
+        """Folds the document segment by segment, as the product does.
+
+        One that is beyond the window is read in segments, too, where others are read in one piece.
+        """
+        fits = self.fits(len(ids))
+        positions = positions or ("original" if fits else "dense")
+        piece = self.segment_tokens if fits else min(self.segment_tokens, self.window // 8)
         state, spent = self.engine.empty_state(), (0.0, 0.0, 0.0)
         loaded = self.engine.loaded
         errors: tuple[float, ...] | None = (0.0,) * loaded.layers
-        for start in range(0, len(ids), self.segment_tokens):
-            part = tuple(ids[start : start + self.segment_tokens])
+        for start in range(0, len(ids), piece):
+            part = tuple(ids[start : start + piece])
             segment, prefilled, observed, probed = self._read_segment(policy, state, part, positions)
             begun = time.perf_counter()
             with torch.inference_mode():

@@ -50,6 +50,13 @@ def test_with_room_for_everything_a_policy_answers_like_the_uncompressed_model(b
         assert ByPolicy(policy=name).answer(bench, task).text == whole
 
 
+def test_what_is_beyond_the_window_is_read_in_segments(bench: Bench) -> None:
+    ids = work(bench, 2100).ids * 3
+    assert len(ids) > bench.segment_tokens == WINDOW
+    reading = bench.read(make_policy("streaming", entries=120, seed=0), ids)
+    assert (reading.positions, reading.state.seen) == ("dense", len(ids))
+
+
 def test_methods_suit_the_length_of_the_document(bench: Bench) -> None:
     short, long = work(bench, 600), work(bench, 2100)
     assert not bench.fits(len(long.ids))
