@@ -32,7 +32,8 @@ class _Seat:
     """One text in the batch, and the steps that its call has not taken yet."""
 
     def __init__(self, start: Start) -> None:
-        self.start: Start | None = start  # until it begins: it holds the state that the text goes on from
+        self._start: Start | None = start
+        self.begun = False
         self.decoding: Decoding | None = None  # after its prompt
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
@@ -44,6 +45,15 @@ class _Seat:
         where nothing is lost by leaving the batch."""
         between = self.decoding is not None and self.decoding.row is None
         return between and not self.gone and self._put - self.done >= _AHEAD
+
+    def begin(self) -> None:
+        """Calls `start`, once, and lets go of it: it holds the state that the text began with."""
+        start, self._start = self._start, None
+        if start is None:
+            return
+        step, self.decoding = start()
+        if step is not None:
+            self.put(step)
 
     def put(self, step: DecodeStep | Exception) -> None:
         if isinstance(step, DecodeStep) and step.checkpoint is not None:
@@ -118,7 +128,7 @@ class Batcher:
 
     def drain(self) -> None:
         """Lets nobody begin any more; who waits for that gets WorkerDraining."""
-        self._end(lambda seat: seat.start is not None)
+        self._end(lambda seat: not seat.begun)
 
     def close(self) -> None:
         """Ends all texts; who waits for their next step gets WorkerDraining."""
@@ -167,15 +177,13 @@ class Batcher:
     def _begin_one(self) -> None:
         """The newcomer that has waited longest. What goes wrong ends its text, and no other."""
         with self._lock:
-            seat = next((seat for seat in self._seats if seat.start is not None), None)
-            if seat is None or seat.start is None:
+            seat = next((seat for seat in self._seats if not seat.begun), None)
+            if seat is None:
                 return
-            start, seat.start = seat.start, None
+            seat.begun = True
         try:
             if not seat.gone:
-                step, seat.decoding = start()
-                if step is not None:
-                    seat.put(step)
+                seat.begin()
         except Exception as error:
             seat.put(error)
         if seat.decoding is None:
