@@ -1,4 +1,4 @@
-"""gRPC channels to kernel workers: one per worker, opened by the process that uses it.
+"""gRPC channels to kernel workers: one per worker and address, opened by the process that uses it.
 
 No channel may be open when a process forks (it would hang in the child): nothing here runs at import, and the
 orchestrator never forks.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import grpc
@@ -18,6 +18,10 @@ from orchestrator.settings import Settings
 from orchestrator.worker_tls import ChannelOpener
 from protos.kernel_worker_pb2_grpc import KernelWorkerStub
 
+# A worker's id, its address and what its server asks for: one that is started again keeps its id, and may
+# listen elsewhere before anybody has seen it gone.
+_Place = tuple[str, str, str]
+
 
 @dataclasses.dataclass(slots=True)
 class _Open:
@@ -26,13 +30,13 @@ class _Open:
 
 
 class Channels:
-    """Channels by worker id. Safe to share between threads."""
+    """Channels by the place a worker's record names. Safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._options = _options(settings)
         self._opener = ChannelOpener(settings)
         self._lock = threading.Lock()
-        self._open: dict[str, _Open] = {}
+        self._open: dict[_Place, _Open] = {}
 
     @contextmanager
     def stub(self, record: WorkerRecord) -> Iterator[KernelWorkerStub]:
@@ -41,10 +45,10 @@ class Channels:
         Raises WorkerInsecure.
         """
         with self._lock:
-            entry = self._open.get(record.id)
+            entry = self._open.get(_place(record))
             if entry is None:
                 channel = self._opener.open(record, self._options)
-                entry = self._open[record.id] = _Open(channel)
+                entry = self._open[_place(record)] = _Open(channel)
             entry.users += 1
         try:
             yield KernelWorkerStub(entry.channel)  # type: ignore[no-untyped-call]  # generated
@@ -52,11 +56,12 @@ class Channels:
             with self._lock:
                 entry.users -= 1
 
-    def prune(self, alive: Set[str]) -> None:
-        """Closes the channels of workers that are registered no longer, unless a call still runs."""
+    def prune(self, alive: Iterable[WorkerRecord]) -> None:
+        """Closes the channels to places where no worker is registered now, unless a call still runs."""
+        places = {_place(record) for record in alive}
         with self._lock:
-            gone = [name for name, entry in self._open.items() if name not in alive and not entry.users]
-            channels = [self._open.pop(name).channel for name in gone]
+            gone = [place for place, entry in self._open.items() if place not in places and not entry.users]
+            channels = [self._open.pop(place).channel for place in gone]
         for channel in channels:
             channel.close()
 
@@ -67,6 +72,10 @@ class Channels:
             self._open.clear()
         for entry in entries:
             entry.channel.close()
+
+
+def _place(record: WorkerRecord) -> _Place:
+    return record.id, record.address, record.tls
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

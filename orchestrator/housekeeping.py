@@ -63,7 +63,7 @@ class Housekeeping:
                 _log.exception("a round of housekeeping failed")
 
     def _look_after_process(self) -> None:
-        self._channels.prune({member.record.id for member in self._pool.members()})
+        self._channels.prune(member.record for member in self._pool.members())
         neglected = self._consumption.neglected(sum(queue_lengths(self._client, self._queues).values()))
         if neglected > self._settings.stuck_seconds:
             _log.critical("messages have waited for %.0f s and none was taken: starting again", neglected)

@@ -65,7 +65,7 @@ class EvidenceFinder:
         self._channels.close()
 
     def _worker(self, job: Job) -> WorkerRecord:
-        self._channels.prune({member.record.id for member in self._pool.members()})
+        self._channels.prune(member.record for member in self._pool.members())
         try:
             return self._pool.pick(job)
         except (NoWorker, PoolBusy) as error:

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.errors import PoolBusy
 from orchestrator.settings import Settings
+from protos.kernel_worker_pb2 import ReleaseRequest
 from tests.orchestrator.conftest import MakeWorker
 from tests.orchestrator.harness import Orchestrator, until
 from tests.orchestrator.scripted_worker import Gate, ScriptedWorker
@@ -144,3 +145,29 @@ def test_job_stays_with_its_fingerprint(orchestrator: Orchestrator, make_worker:
     job = orchestrator.finish(orchestrator.submit("x" * 100))
     used = {worker.fingerprint for worker in (one, two) if worker.calls}
     assert used == {job.model_fingerprint}
+
+
+def test_a_worker_that_comes_back_elsewhere_is_called_there(
+    orchestrator: Orchestrator, make_worker: MakeWorker
+) -> None:
+    """Under the same id, before its old record has lapsed: nobody ever sees it missing."""
+    before = make_worker(name="same")
+    assert orchestrator.finish(orchestrator.submit("a" * 40)).status == "done"
+    before.kill()
+    after = make_worker(name="same")
+    until(lambda: orchestrator.pool.find("same") == after.record(), "the new address is known")
+    job = orchestrator.finish(orchestrator.submit("b" * 40))
+    assert (job.status, job.failures) == ("done", 0)
+    assert after.calls
+
+
+def test_channels_to_where_nobody_is_registered_any_more_are_closed(
+    orchestrator: Orchestrator, worker: ScriptedWorker
+) -> None:
+    channels = orchestrator.channels
+    with channels.stub(worker.record()) as stub:
+        channels.prune([])
+        stub.Release(ReleaseRequest(lease="none"))
+    channels.prune([])
+    with pytest.raises(ValueError, match="closed"):
+        stub.Release(ReleaseRequest(lease="none"))
