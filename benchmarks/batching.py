@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     counts = [int(number) for number in options.rows.split(",")]
-    engine = Engine(load_model(options.model, device=options.device))
+    engine = Engine(load_model(options.model, device=options.device, most_rows=max(counts)))
     policy = make_policy("express", entries=options.entries, seed=0)
     started = [begun(engine, policy, number) for number in range(max(counts))]
     alone = [written(engine, policy, [one], options.tokens, max(counts))[1][0] for one in started]

@@ -32,8 +32,7 @@ class _Seat:
     """One text in the batch, and the steps that its call has not taken yet."""
 
     def __init__(self, start: Start) -> None:
-        self._start: Start | None = start
-        self.begun = False
+        self.start: Start | None = start  # until it begins: it holds the state that the text goes on from
         self.decoding: Decoding | None = None  # after its prompt
         self.gone = False
         self._steps: SimpleQueue[DecodeStep | Exception] = SimpleQueue()
@@ -45,15 +44,6 @@ class _Seat:
         where nothing is lost by leaving the batch."""
         between = self.decoding is not None and self.decoding.row is None
         return between and not self.gone and self._put - self.done >= _AHEAD
-
-    def begin(self) -> None:
-        """Calls `start`, once, and lets go of it: it holds the state that the text began with."""
-        start, self._start = self._start, None
-        if start is None:
-            return
-        step, self.decoding = start()
-        if step is not None:
-            self.put(step)
 
     def put(self, step: DecodeStep | Exception) -> None:
         if isinstance(step, DecodeStep) and step.checkpoint is not None:
@@ -128,7 +118,7 @@ class Batcher:
 
     def drain(self) -> None:
         """Lets nobody begin any more; who waits for that gets WorkerDraining."""
-        self._end(lambda seat: not seat.begun)
+        self._end(lambda seat: seat.start is not None)
 
     def close(self) -> None:
         """Ends all texts; who waits for their next step gets WorkerDraining."""
@@ -177,13 +167,15 @@ class Batcher:
     def _begin_one(self) -> None:
         """The newcomer that has waited longest. What goes wrong ends its text, and no other."""
         with self._lock:
-            seat = next((seat for seat in self._seats if not seat.begun), None)
-            if seat is None:
+            seat = next((seat for seat in self._seats if seat.start is not None), None)
+            if seat is None or seat.start is None:
                 return
-            seat.begun = True
+            start, seat.start = seat.start, None
         try:
             if not seat.gone:
-                seat.begin()
+                step, seat.decoding = start()
+                if step is not None:
+                    seat.put(step)
         except Exception as error:
             seat.put(error)
         if seat.decoding is None:

@@ -55,7 +55,7 @@ def _fewest(layer: nn.Module, x: Tensor) -> int:
     What stands in other rows cannot matter: they are other inputs.
     """
     most = len(x)
-    counts = [*range(1, min(most, _EACH)), *(1 << n for n in range(6, most.bit_length()) if 1 << n < most)]
+    counts = [*range(1, min(most, _EACH)), *(1 << n for n in range(5, most.bit_length()) if 1 << n < most)]
     whole, fewest = layer(x), most
     for rows in reversed(counts):
         if not torch.equal(layer(x[:rows]), whole[:rows]):

@@ -123,17 +123,23 @@ def loaded(request: pytest.FixtureRequest) -> LoadedModel:
     return replace(loaded, fewest_rows=None) if how == "all rows" else loaded
 
 
-def test_a_lone_row_is_not_what_decides_how_many_there_must_be() -> None:
-    """The trial's answer for a layer whose rows depend on their number up to four of them."""
+@pytest.mark.parametrize(
+    ("agreeing", "most", "fewest"),
+    [(4, 9, 4), (4, 5, 4), (4, 4, None), (4, 1, 1), (32, 40, 32), (33, 70, 64)],
+)
+def test_a_lone_row_is_not_what_decides_how_many_there_must_be(
+    agreeing: int, most: int, fewest: int | None
+) -> None:
+    """The trial's answer for a layer whose rows depend on their number below `agreeing` of them."""
 
     model = torch.nn.Sequential(torch.nn.Linear(3, 5))
     model.device, model.dtype = torch.device("cpu"), torch.float64  # type: ignore[assignment]
 
     def moody(_: object, args: tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
-        return torch.ones_like(out) * (len(args[0]) if len(args[0]) < 4 else 0)
+        return torch.ones_like(out) * (len(args[0]) if len(args[0]) < agreeing else 0)
 
     model[0].to(model.dtype).register_forward_hook(moody)
-    assert [settle_rows(model, most) for most in (9, 5, 4, 1)] == [4, 4, None, 1]
+    assert settle_rows(model, most) == fewest
 
 
 def test_a_text_is_the_same_in_any_company(loaded: LoadedModel) -> None:
