@@ -20,7 +20,15 @@ from evaluation.tasks import Task, key_task, question_task, summary_task
 Half = Literal["choose", "report", "all"]
 
 COMPOSED = ("snapkv+express", "importance+express", "passages+express")
-AWARE = ("snapkv", "pyramidkv", "expected_attention", "importance", "passages", *COMPOSED)
+AWARE = (
+    "snapkv",
+    "pyramidkv",
+    "expected_attention",
+    "importance",
+    "streaming+importance",
+    "passages",
+    *COMPOSED,
+)
 """Policies that can look at the instruction while they read."""
 BLIND = ("streaming", "uniform", "express", "compactor", "keydiff", "knorm", "kvzip")
 """Policies that look at the document alone."""

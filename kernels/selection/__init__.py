@@ -25,6 +25,7 @@ from kernels.selection.policy import CompressedKV, SelectionPolicy
 from kernels.selection.pyramidkv import PyramidKVPolicy
 from kernels.selection.snapkv import SnapKVPolicy
 from kernels.selection.streaming import StreamingPolicy
+from kernels.selection.streaming_importance import StreamingImportancePolicy
 from kernels.selection.uniform import UniformPolicy
 
 __all__ = ["POLICIES", "CompressedKV", "SelectionPolicy", "make_policy"]
@@ -42,6 +43,7 @@ _POLICIES = (
     KnormPolicy,
     KVzipPolicy,
     ImportancePolicy,
+    StreamingImportancePolicy,
     PassagesPolicy,
     SnapKVExpressPolicy,
     ImportanceExpressPolicy,

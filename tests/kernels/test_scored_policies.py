@@ -124,6 +124,20 @@ def test_importance_sums_are_right_on_average() -> None:
     assert abs(float(values.mean() - one.values[0, 0, :, 0].sum())) < 4 * float(values.std() / 500**0.5)
 
 
+def test_a_window_with_a_sample_of_what_came_before_it() -> None:
+    policy = make_policy("streaming+importance", entries=160, seed=0)
+    tokens = stream(700, d=32)
+    cache = policy.fold(CompressedKV(tokens.slice(0, 0), 0), tokens, looking_at(tokens, [300], strength=30.0))
+    kept, weights = cache.entries.tokens[0, 1], cache.entries.weights[0, 1]
+    assert kept[-120:].tolist() == list(range(580, 700))
+    assert bool((weights[-120:] == 1.0).all())
+    assert float(weights[kept == 300]) == 1.0
+    sampled = (kept >= 32) & (kept < 580) & (kept != 300)
+    assert int(sampled.sum()) == 7
+    assert bool((weights[sampled] > 1.0).all()), "what is drawn stands for others, too"
+    assert torch.equal(policy.log_weights(cache.entries), cache.entries.weights.log() / 2)
+
+
 @pytest.mark.parametrize("name", COMPOSED)
 def test_a_composition_represents_every_token(name: str) -> None:
     policy = make_policy(name, entries=160, seed=3)
@@ -161,6 +175,7 @@ def test_a_composition_keeps_exactly_what_its_selector_likes() -> None:
         ("snapkv", {"recent": "1.5"}, "recent is 1.5; allowed is 0 to 1"),
         ("snapkv", {"tail": "0"}, "tail is 0; allowed is 1 or more"),
         ("knorm", {"sinks": "128"}, "entries is 128; allowed is more than its 128 sinks"),
+        ("streaming+importance", {}, "entries is 128; allowed is more than its 32 sinks and 96 recent"),
         ("importance", {"floor": "0"}, "floor is 0.0; allowed is more than 0"),
         ("pyramidkv", {"steepness": "2"}, "steepness is 2.0; allowed is 0 to 1"),
     ],
