@@ -10,7 +10,6 @@ from pydantic import JsonValue
 
 from cache_store.errors import ObjectDamaged
 from cache_store.manifest import Manifest
-from cache_store.naming import document_name
 from cache_store.store import CacheStore
 from cache_store.tokens import rechunked
 
@@ -24,15 +23,6 @@ def text_chunks(text: str) -> Iterator[bytes]:
     """The text as UTF-8, a slice at a time. Raises UnicodeEncodeError for lone surrogates."""
     for start in range(0, len(text), _SLICE):
         yield text[start : start + _SLICE].encode()
-
-
-def store_document(
-    store: CacheStore, text: str, meta: Mapping[str, JsonValue] | None = None, ttl: int | None = None
-) -> Manifest:
-    """Stores a text under the name that its bytes give it; the manifest names it."""
-    size = sum(len(chunk) for chunk in text_chunks(text))
-    name = document_name(text_chunks(text))
-    return write_document(store, name, text_chunks(text), size=size, meta=meta, ttl=ttl)
 
 
 def write_document(

@@ -17,7 +17,6 @@ from kernels.sketch import sketch
 from kernels.weighted_kv import WeightedKV
 
 Ranking = Literal["likelihood", "words", "both"]
-RANKINGS: tuple[Ranking, ...] = ("words", "likelihood", "both")
 _SMOOTH = 5.0  # of reciprocal ranks: how much a first place counts above a second one
 
 

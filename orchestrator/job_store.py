@@ -170,11 +170,6 @@ class JobStore:
         with job_store_errors(self.client):
             return int(self._beat(keys=watched, args=arguments)) == 1
 
-    def claim_lives(self, job: Job) -> bool:
-        """Whether somebody still renews the job's claim."""
-        with job_store_errors(self.client):
-            return bool(self.client.exists(JobKeys(job.tenant, job.id).claim))
-
     def emit(self, job: Job, claim: str, kind: str, data: Mapping[str, Any]) -> None:
         """Tells an event. Raises ClaimLost."""
         keys = JobKeys(job.tenant, job.id)

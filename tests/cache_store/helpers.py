@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import redis
 
+from cache_store.documents import write_document
 from cache_store.manifest import Manifest
 from cache_store.store import CacheStore
 
@@ -27,6 +28,12 @@ def name_of(text: str) -> str:
 def put(store: CacheStore, name: str, *parts: bytes, kind: str = "state", ttl: int | None = None) -> Manifest:
     """Stores an object of these parts, reserving exactly their bytes."""
     return store.put(kind, name, parts, size=sum(map(len, parts)), ttl=ttl)
+
+
+def store_document(store: CacheStore, text: str) -> Manifest:
+    """Stores a text as a document."""
+    data = text.encode()
+    return write_document(store, name_of(text), [data], size=len(data))
 
 
 def part_key(store: CacheStore, manifest: Manifest, index: int) -> str:

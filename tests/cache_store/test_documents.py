@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from cache_store.documents import PART_BYTES, read_document, store_document, text_chunks, write_document
+from cache_store.documents import PART_BYTES, read_document, text_chunks, write_document
 from cache_store.errors import ObjectDamaged
 from cache_store.naming import document_name
 from cache_store.store import CacheStore
-from tests.cache_store.helpers import keys_of, put
+from tests.cache_store.helpers import keys_of, put, store_document
 
 CASES = {
     "empty": "",
@@ -26,7 +26,7 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES.values(), ids=CASES.keys())
 def test_what_is_stored_is_read(store: CacheStore, text: str) -> None:
-    manifest = store_document(store, text, {"title": "x"})
+    manifest = store_document(store, text)
     assert manifest.name == document_name([text.encode()])
     assert "".join(read_document(store, manifest.name)) == text
     for part in store.parts("document", manifest.name):

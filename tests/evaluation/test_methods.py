@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from evaluation.methods import ByPolicy, MapReduce, OwnSegment, Truncated, Uncom
 from evaluation.product_rereading import ProductReread
 from evaluation.profiles import AWARE, BLIND, methods
 from evaluation.ranks import rank
-from evaluation.rereading import RANKINGS, Reread, best, both, by_words
+from evaluation.rereading import Ranking, Reread, best, both, by_words
 from evaluation.run import run_fidelity, run_task
 from evaluation.tasks import question_task
 from kernel_worker.engine import Engine
@@ -87,7 +88,7 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     assert in_segments.text(ids[slice(*evidence)]).strip() == fact.strip()
     asked = "What is the password of the reading club?"
     question = Work(tuple(ids), "What is the password?", 6, 100, asked, evidence)
-    for ranking in RANKINGS:
+    for ranking in get_args(Ranking):
         method = Reread(ranking=ranking, pieces=2, unit=200, state_entries=300)
         assert method.suits(in_segments, question)
         answer = method.answer(in_segments, question)

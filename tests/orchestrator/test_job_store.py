@@ -104,17 +104,18 @@ def test_unknown_field_is_refused(jobs: JobStore, job: Job) -> None:
         jobs.move(job, Move({"colour": "red"}))
 
 
-def test_claim_lapses_unless_renewed(jobs: JobStore, job: Job) -> None:
+def test_claim_lapses_unless_renewed(jobs: JobStore, job: Job, redis_client: redis.Redis) -> None:
+    claim = JobKeys(job.tenant, job.id).claim
     mine = claimed(jobs, job)
-    assert jobs.claim_lives(mine)
+    assert redis_client.exists(claim)
     assert not jobs.move(mine, Move({"status": "failed"}, dead=True)), "it lives"
-    until(lambda: not jobs.claim_lives(mine), "the claim lapses")
+    until(lambda: not redis_client.exists(claim), "the claim lapses")
     assert jobs.beat(mine, "t1", None), "late, but nobody has taken it over"
-    assert jobs.claim_lives(mine)
-    until(lambda: not jobs.claim_lives(mine), "the claim lapses")
+    assert redis_client.exists(claim)
+    until(lambda: not redis_client.exists(claim), "the claim lapses")
     assert jobs.move(mine, Move({"attempt": 1}, dead=True))
     assert not jobs.beat(mine, "t1", None)
-    assert not jobs.claim_lives(mine)
+    assert not redis_client.exists(claim)
 
 
 def test_nothing_is_written_without_the_claim(jobs: JobStore, job: Job, redis_client: redis.Redis) -> None:

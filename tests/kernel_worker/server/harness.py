@@ -14,7 +14,6 @@ import pytest
 import redis
 from pydantic import ByteSize
 
-from cache_store.documents import store_document
 from cache_store.naming import Plan
 from cache_store.settings import StoreSettings
 from cache_store.store import CacheStore
@@ -23,6 +22,7 @@ from kernel_worker.settings import WorkerSettings
 from kernel_worker.worker import Worker
 from protos import kernel_worker_pb2 as pb
 from protos.kernel_worker_pb2_grpc import KernelWorkerStub
+from tests.cache_store.helpers import store_document
 from tests.kernel_worker.server.waiting import PATIENCE
 
 DEADLINE = 30.0
