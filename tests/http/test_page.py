@@ -116,7 +116,8 @@ def test_passages_that_were_read_again_are_marked(page: Page, http: httpx.Client
 
 
 def test_an_answer_without_a_state_says_so(page: Page, http: httpx.Client) -> None:
-    text = text_of("gone", 40) + " The zanzibar lies here. " + text_of("left", 40)
+    filler = "A document is read in segments; what it says is kept in entries. " * 16  # few tokens for many characters
+    text = filler + "The zanzibar lies here. " + filler
     job = finished(http, submit(http, text, segment_tokens=224, cache_entries=96))
     http.delete(f"/v1/states/{job['result']['state']}").raise_for_status()
     question = {"question": "Where is the zanzibar?"}
@@ -128,6 +129,11 @@ def test_an_answer_without_a_state_says_so(page: Page, http: httpx.Client) -> No
     expect(figures).to_contain_text(f"passages alone, of {asked['result']['tokens_read']:,}")
     expect(figures).not_to_contain_text("null")
     expect(page.locator("#evidence")).to_be_hidden()
+    passage = asked["result"]["reread_segments"][-1]
+    page.locator("#job > .passages button").last.click()
+    whole = text[passage["start"] : passage["end"]].strip()
+    expect(page.locator("#job > .passages button span").last).to_have_text(whole)
+    assert len(whole) > 240, "the list shows more than its excerpt"
 
 
 def test_a_state_that_is_gone_has_no_strip_of_another(browser: Browser, http: httpx.Client, url: str) -> None:

@@ -55,13 +55,15 @@ export async function showEvidence(job, signal) {
   }
 }
 
-/** Marks `passages` of the document, {start, end} in characters, and moves to one of them. */
+/** Marks `passages` of the document, {start, end} in characters, and moves to one; false without a strip. */
 export function goTo(passage, passages) {
-  if (view !== null) {
-    view.passages = passages;
-    strip.setPassages(passages);
-    strip.goTo(strip.binAt(passage.start));
+  if (view === null) {
+    return false;
   }
+  view.passages = passages;
+  strip.setPassages(passages);
+  strip.goTo(strip.binAt(passage.start));
+  return true;
 }
 
 /** Heats from 0 to 1. */
