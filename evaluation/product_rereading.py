@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.bench import Bench
 from evaluation.methods import Answer, ByPolicy, Method, Work, read_exactly
+from evaluation.scoring import contains_any
 from kernel_worker.calls import Call
 from kernel_worker.stages.rank import BLOCKS, best_passages, read_blocks
 from kernel_worker.stages.reread import gap_ids
@@ -53,14 +54,35 @@ class ProductReread(Method):
         return replace(answer, rank=self.place(bench, work.ids, work.question, work.evidence))
 
     def place(self, bench: Bench, ids: Sequence[int], question: str, evidence: tuple[int, int]) -> int:
-        """Place by score of the passage with the evidence: after all where none has it, 0 without any."""
+        """Place by score of the passage with the evidence.
+
+        `passages` + 1 where none has it; 0 where there is none at all.
+        """
         size, opening = bench.segment_tokens // BLOCKS, len(bench.engine.loaded.prompt.prefix_ids)
         start, end = ((token - opening) / size for token in evidence)
-        ranked = sorted(self._passages(bench, ids, question), key=lambda passage: -passage[2])
-        holding = (
-            place for place, (first, stop, _) in enumerate(ranked, 1) if first <= start and end <= stop
+        ranked = self._ranked(bench, ids, question)
+        return self._place(first <= start and end <= stop for first, stop, _ in ranked)
+
+    def place_of_answer(
+        self, bench: Bench, ids: Sequence[int], question: str, accepted: Sequence[str]
+    ) -> int:
+        """The same for the best passage with an accepted answer in it."""
+        size, body = bench.segment_tokens // BLOCKS, ids[len(bench.engine.loaded.prompt.prefix_ids) :]
+        ranked = self._ranked(bench, ids, question)
+        return self._place(
+            contains_any(bench.text(body[first * size : stop * size]), accepted) for first, stop, _ in ranked
         )
-        return next(holding, len(ranked) + 1 if ranked else 0)
+
+    def _place(self, holding: Iterable[bool]) -> int:
+        places = list(holding)
+        if not places:
+            return 0
+        # There may be fewer passages than were wanted: what none of them holds is beyond all that are wanted.
+        return places.index(True) + 1 if True in places else self.passages + 1
+
+    def _ranked(self, bench: Bench, ids: Sequence[int], question: str) -> list[Passage]:
+        """The best first."""
+        return sorted(self._passages(bench, ids, question), key=lambda passage: -passage[2])
 
     def _passages(self, bench: Bench, ids: Sequence[int], question: str) -> list[Passage]:
         loaded = bench.engine.loaded

@@ -1,6 +1,7 @@
 """`python -m evaluation.ranks`: how often the product's ranking by words finds what answers. Runs no model.
 
-Takes needles asked for in the words of the document and in none of them, and questions of readers.
+Takes needles asked for in the words of the document and in none of them, questions of readers, and questions
+of users of a search engine.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def _table(bench: Bench, data: Path, count: int) -> Iterator[str]:
     for task in far_tasks(replace(FULL, far_cases=count), data, "all"):
         yield _row(bench, task.name, task.cases)
     yield _row(bench, "pd_qa", [case for case in read_set(data / "sets" / "pd_qa.jsonl") if case.evidence])
+    yield _row(bench, "nq_multidoc_qa", read_set(data / "sets" / "nq_multidoc_qa.jsonl"))
 
 
 def _row(bench: Bench, name: str, cases: Sequence[Case]) -> str:
@@ -58,11 +60,14 @@ def _row(bench: Bench, name: str, cases: Sequence[Case]) -> str:
 
 
 def rank(bench: Bench, case: Case) -> int:
-    """Place of the passage with the evidence among three; 4 where none has it, 0 where no word tells."""
-    ids = bench.document_ids(case.document)
-    return ProductReread(passages=3).place(
-        bench, ids, case.question, bench.span(case.document, case.evidence)
-    )
+    """Place of the passage with the evidence among three; 4 where none has it, 0 where no word tells.
+
+    Where the evidence is not known: of the first passage in which an accepted answer stands.
+    """
+    ids, method = bench.document_ids(case.document), ProductReread(passages=3)
+    if not case.evidence:
+        return method.place_of_answer(bench, ids, case.question, case.references)
+    return method.place(bench, ids, case.question, bench.span(case.document, case.evidence))
 
 
 if __name__ == "__main__":

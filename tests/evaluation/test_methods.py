@@ -98,10 +98,13 @@ def test_documents_beyond_the_window_are_read_again_where_the_question_leads(ben
     assert as_product.answer(in_segments, question).rank == 1
     nowhere = as_product.answer(in_segments, replace(question, question="Zzyzx?"))
     assert (bool(nowhere.text), nowhere.rank) == (True, 0)
-    assert rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], asked, (), evidence=fact)) == 1
-    assert (
-        rank(in_segments, Case("c", filler[:1700] + fact + filler[:2300], "Zzyzx?", (), evidence=fact)) == 0
-    )
+    case = Case("c", filler[:1700] + fact + filler[:2300], asked, ("password", "reading club"), evidence=fact)
+    without = replace(case, evidence="")
+    assert (rank(in_segments, case), rank(in_segments, without)) == (1, 1)
+    found_elsewhere = rank(in_segments, replace(without, references=("jam",)))
+    assert found_elsewhere == 4, "one passage was found, three were wanted"
+    assert rank(in_segments, replace(without, question="Zzyzx?")) == 0
+    assert rank(in_segments, replace(case, question="Zzyzx?")) == 0
     assert len(in_segments.remembered) == 1  # sketches are made once, whoever ranks by them
     assert OwnSegment().answer(in_segments, question).text
     assert not OwnSegment().suits(in_segments, work(in_segments, 2100))

@@ -116,7 +116,8 @@ def test_passages_that_were_read_again_are_marked(page: Page, http: httpx.Client
 
 
 def test_an_answer_without_a_state_says_so(page: Page, http: httpx.Client) -> None:
-    filler = "A document is read in segments; what it says is kept in entries. " * 16  # few tokens for many characters
+    # Few tokens for many characters:
+    filler = "A document is read in segments; what it says is kept in entries. " * 16
     text = filler + "The zanzibar lies here. " + filler
     job = finished(http, submit(http, text, segment_tokens=224, cache_entries=96))
     http.delete(f"/v1/states/{job['result']['state']}").raise_for_status()
